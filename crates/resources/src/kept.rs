@@ -320,7 +320,12 @@ impl<S: Session> Kept<S> {
         name: &str,
         say: impl FnOnce(&mut S) -> Result<(), (Kind, Native)>,
     ) -> Result<(), ResourceError> {
-        let said = match self.with(say) {
+        let longest = self.answer_max();
+        let limited = |session: &mut S| {
+            session.limit(longest);
+            say(session)
+        };
+        let said = match self.with(limited) {
             Ok(said) => said,
             Err(NotHere::UnderWay) => Err((Kind::Busy, said("a verb is under way".to_owned()))),
             Err(NotHere::Gone(native)) => Err((Kind::Unavailable, native)),

@@ -17,7 +17,6 @@ use super::client::MariadbClient;
 use super::codes::Step;
 use super::failure::{Failure, plain};
 use super::known::Known;
-use super::reader::BEGIN;
 use super::session::Session;
 use super::wire::Wire;
 use super::xids::literal;
@@ -198,7 +197,8 @@ impl Session {
     pub(super) fn unstarted(&mut self, plan: &Plan) -> Option<Reply> {
         match (plan, &self.start) {
             (Plan::Start(xid), Start::Heard) if self.only_reads => {
-                (self.known, self.start) = (Known::to_start(), Start::Owed(BEGIN.to_owned()));
+                (self.known, self.start) = (Known::to_start(), Start::Owed(self.opening()));
+                self.grip.lent = false;
                 self.stand = Stand::Active(*xid);
                 Some(Reply::Done)
             }
@@ -210,9 +210,11 @@ impl Session {
             // Who wants every branch to vote has this one start now.
             (Plan::End { success: true, .. }, Start::Owed(_)) if self.detect_read_only || self.only_reads => {
                 (self.start, self.stand) = (Start::Heard, Stand::Idle);
+                self.grip.lent |= self.only_reads;
                 Some(Reply::Vote(Vote::ReadOnly))
             }
             (Plan::End { xid, success: false } | Plan::RollbackOpen(xid), Start::Owed(_)) => {
+                self.grip.lent |= self.only_reads;
                 (self.start, self.stand) = (Start::Heard, Stand::Over(*xid));
                 Some(Reply::Done)
             }

@@ -121,12 +121,13 @@ impl Mariadb {
         self
     }
 
-    /// From now on this connection only reads: the server refuses every write on it (1792), within branches and outside of
-    /// them, temporary tables excepted. A branch is then a plain transaction (START TRANSACTION READ ONLY), of which nothing is
-    /// asked and nothing prepared, and whose end nobody waits for; it drops out of its transaction as any that only read.
+    /// From now on this connection's branches only read: the server refuses every write on it (1792), `FOR UPDATE` included and temporary
+    /// tables excepted, within branches and outside of them. A branch is then a plain transaction (START TRANSACTION READ ONLY), of which nothing is
+    /// asked and nothing prepared, and whose end is waited for by nobody on a connection of our own; it drops out of its transaction as any that
+    /// only read. Who writes all the same, in a transaction that it begins for writing (START TRANSACTION READ WRITE), has written whatever is decided.
     ///
     /// # Errors
-    /// [`ResourceError::Connect`] where the server refuses.
+    /// [`ResourceError::Connect`]: `Invalid` within a branch and while a transaction is open.
     pub fn read_only(mut self) -> Result<Self, ResourceError> {
         self.kept.set_up(&self.name, Session::only_read)?;
         Ok(self)

@@ -6,7 +6,8 @@
 //! work, of which the server refuses every write · COMMIT, which is left behind. There is no branch of XA, nothing to ask and nothing for
 //! recovery to find.
 //! Source: MariaDB's manual, "START TRANSACTION" (access mode) and "SET TRANSACTION"; tried on MariaDB 10.11.
-//! Trap: temporary tables may be written to all the same; they are the connection's own.
+//! Trap: temporary tables may be written to all the same; they are the connection's own. So may everything in a transaction that the caller
+//! begins for writing in the branch's place.
 //! Considered: the last word together with the next branch's first ones, a message less; until then a branch would keep its
 //! locks and its view.
 
@@ -14,18 +15,20 @@ use assent_ids::Xid;
 use assent_kind::Kind;
 use assent_xa::{Native, Reply, Vote};
 
-use super::codes::Step;
+use super::codes::{Step, judge_connect};
 use super::failure::{Failure, plain};
 use super::known::{self, Known};
 use super::session::Session;
 use crate::kept::said;
 use crate::stand::Stand;
 
-/// Also what the caller says outside of branches, or after a COMMIT of its own.
-const ONLY_READ: &str = "SET SESSION TRANSACTION READ ONLY";
+/// The first of them is for the next transaction only, and refused where one is open (1568).
+const ONLY_READ: [&str; 2] = ["SET TRANSACTION READ ONLY", "SET SESSION TRANSACTION READ ONLY"];
 
-/// With the caller's first words.
-pub(super) const BEGIN: &str = "START TRANSACTION READ ONLY";
+/// ER_CANT_CHANGE_TX_CHARACTERISTICS.
+const OPEN: u16 = 1568;
+
+const BEGIN: &str = "START TRANSACTION READ ONLY";
 
 impl Session {
     /// A commit, so that even if the server had not counted something it would not be lost.
@@ -42,10 +45,25 @@ impl Session {
 
     /// From now on the server refuses what writes, and branches are plain transactions.
     pub(crate) fn only_read(&mut self) -> Result<(), (Kind, Native)> {
-        self.say(ONLY_READ).map_err(|failure| (Kind::Unavailable, failure.native()))?;
+        if let Some(xid) = self.stand.occupant() {
+            return Err((Kind::Invalid, said(format!("branch {xid} is not finished on this connection"))));
+        }
+        self.clear();
+        self.say_all(|_| ONLY_READ.map(str::to_owned).to_vec()).map_err(|(_, failure)| match failure {
+            Failure::Server(OPEN, _) => (Kind::Invalid, failure.native()),
+            Failure::Server(code, _) => (judge_connect(code), failure.native()),
+            Failure::Lost(native) => (Kind::Unavailable, native),
+        })?;
         self.only_reads = true;
         self.open_wire();
         Ok(())
+    }
+
+    /// What goes with the caller's first words. What the caller has said since the last branch may have set the session otherwise, and
+    /// a branch that the caller's words end, as those that define tables do, would write from then on.
+    pub(super) fn opening(&self) -> String {
+        let [_, session] = ONLY_READ;
+        if self.grip.lent { [session, "; ", BEGIN].concat() } else { BEGIN.to_owned() }
     }
 
     /// Ends the transaction of a branch that is said to read.

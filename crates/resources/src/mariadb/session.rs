@@ -48,7 +48,7 @@ pub(crate) struct Session {
     pub(crate) detect_read_only: bool,
     /// Whether a branch that wrote to a table without transactions may vote yes.
     pub(crate) allow_plain_tables: bool,
-    /// Whether the server is not known to tell nothing with the end of a branch.
+    /// Whether the server may know how to tell with the end of a branch.
     ends_telling: bool,
     /// Whether its branches are said to read only (`reader.rs`).
     pub(super) only_reads: bool,
@@ -217,10 +217,9 @@ impl Session {
                 Ok(told) if self.known.told_at_end(told) => return Ok(()),
                 Ok(_) => statements.clear(),
                 // It does not know the statement.
-                Err((_, failure)) if failure.says(Step::Open) == Says::Unclear => {}
+                Err((_, failure)) if failure.says(Step::Open) == Says::Unclear => self.ends_telling = false,
                 Err(failed) => return Err(failed),
             }
-            self.ends_telling = false;
         }
         let before = usize::from(statements.is_empty());
         statements.extend(asks.then(|| known::ASK.to_owned()));

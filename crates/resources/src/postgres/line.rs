@@ -46,7 +46,7 @@ use super::prepared::Prepared;
 use super::socket::{Again, Socket, Wire, write_all};
 use crate::kept::said;
 
-const BEGIN: &str = "BEGIN";
+pub(super) const BEGIN: &str = "BEGIN";
 /// Fails in every state of the server's, and says why.
 const NOT_BEGUN: &str = "BEGIN; ROLLBACK TO SAVEPOINT \"the start of the branch was refused\"";
 
@@ -99,6 +99,8 @@ pub(super) struct Line {
     /// A message of ours on its way, or why it could not be written.
     sent: Option<Result<Awaited, Failure>>,
     begin: Begin,
+    /// What a branch begins with.
+    opening: &'static str,
     // In the order in which they are dropped: who asks before who is asked.
     client: Arc<Client>,
     driven: Driven,
@@ -186,6 +188,7 @@ impl Line {
         let mut line = Self {
             sent: None,
             begin: Begin::Said,
+            opening: BEGIN,
             client: Arc::new(client),
             driven: Driven(Some(connection)),
             socket,
@@ -250,6 +253,16 @@ impl Line {
         self.socket.pace().take_let_go()
     }
 
+    /// What a branch begins with.
+    pub(super) const fn opening(&self) -> &'static str {
+        self.opening
+    }
+
+    /// From now on with these words.
+    pub(super) const fn open_with(&mut self, words: &'static str) {
+        self.opening = words;
+    }
+
     /// How far BEGIN has come.
     pub(super) const fn begun(&self) -> &Begin {
         &self.begin
@@ -285,7 +298,7 @@ impl Line {
             return say(self, sql).map(|answer| (answer, false));
         }
         self.begin = Begin::Refused(unanswered());
-        match say(self, &[BEGIN, "; ", sql].concat()) {
+        match say(self, &[self.opening, "; ", sql].concat()) {
             Ok(answer) => {
                 self.begin = Begin::Said;
                 Ok((answer, true))
@@ -293,7 +306,7 @@ impl Line {
             // A message that the server cannot read is not begun: there is no transaction that could have failed. What it
             // says to another BEGIN tells: in a failed transaction that fails too. The end of the answer would not, as the
             // driver hands an error on before it has come.
-            Err(error) if error.as_db_error().is_some() => match self.simple_query(BEGIN) {
+            Err(error) if error.as_db_error().is_some() => match self.simple_query(self.opening) {
                 Ok(_) => {
                     self.begin = Begin::Said;
                     say(self, sql).map(|answer| (answer, false))
@@ -314,7 +327,7 @@ impl Line {
             Begin::Said => Ok(()),
             Begin::Owed => {
                 self.begin = Begin::Refused(unanswered());
-                match self.simple_query(BEGIN) {
+                match self.simple_query(self.opening) {
                     Ok(_) => {
                         self.begin = Begin::Said;
                         Ok(())

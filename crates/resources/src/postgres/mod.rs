@@ -94,7 +94,7 @@ impl Postgres {
     pub fn detect_read_only(mut self, on: bool) -> Self {
         // It has just been opened; on a connection that is gone nothing ends.
         let asking = if on { Asking::Always } else { Asking::Never };
-        let _gone = self.kept.with(|session| session.asking = asking);
+        let _gone = self.kept.with(|session| session.asking.set(asking));
         self
     }
 
@@ -115,12 +115,15 @@ impl Postgres {
         Ok(self)
     }
 
-    /// From now on this connection only reads: the server refuses every write on it (25006), within branches and outside of them,
-    /// unless a transaction begins with SET TRANSACTION READ WRITE. A branch is asked nothing and commits when it ends, which a
-    /// serializable one may be refused (a no); it drops out of its transaction as any that only read.
+    /// From now on this connection's branches only read: each begins with BEGIN READ ONLY, and the server refuses what writes (25006). Outside
+    /// of branches too, as long as the caller leaves the session as it is (RESET ALL). A branch is asked nothing and commits when it ends,
+    /// which a serializable one may be refused (a no); it drops out of its transaction as any that only read. Who makes a branch write all
+    /// the same, by SET TRANSACTION READ WRITE as its first words or by a transaction of its own in the branch's place, has
+    /// written whatever is decided.
     ///
     /// # Errors
-    /// [`ResourceError::Connect`]: `Invalid` on a connection of the caller's own ([`Postgres::over`]) or of a pool.
+    /// [`ResourceError::Connect`]: `Invalid` on a connection of the caller's own ([`Postgres::over`]) or of a pool, within a branch, and
+    /// while a transaction is open.
     pub fn read_only(mut self) -> Result<Self, ResourceError> {
         self.kept.set_up(&self.name, Session::only_read)?;
         Ok(self)

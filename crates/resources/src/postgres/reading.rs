@@ -4,19 +4,23 @@
 //! and two syncs by it. So it is asked while one of the last branches on this connection only read, and of the first
 //! ones, of which nothing is known. Who is not asked says it all the same, in the message of its vote: so one branch that
 //! only read is enough to be asked again, and nothing has to be tried now and then.
-//! A connection that only reads ([`Session::only_read`]) is never asked: the server refuses what writes, and a branch ends with its COMMIT.
-//! Source: PostgreSQL's manual, "SET TRANSACTION" (SESSION CHARACTERISTICS).
+//! A connection that only reads ([`Session::only_read`]) is never asked: its branches begin with BEGIN READ ONLY, so the server refuses what
+//! writes, and end with their COMMIT. Trap: what the session was set to is gone by RESET ALL and DISCARD ALL, so no branch relies on it.
+//! Source: PostgreSQL's manual, "BEGIN" and "SET TRANSACTION" (SESSION CHARACTERISTICS).
 //! Deliberately absent: the question itself (`session.rs`).
 
 use assent_kind::Kind;
 use assent_xa::Native;
 
+use super::client::Way;
 use super::codes::judge_connect;
+use super::line::BEGIN;
 use super::session::Session;
 use crate::kept::said;
 
-/// Also what the caller says outside of branches, or after a COMMIT of its own.
+/// For what the caller says outside of branches.
 const ONLY_READ: &str = "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY";
+const BEGIN_READ_ONLY: &str = "BEGIN READ ONLY";
 
 /// So many branches that wrote, one after the other, end the asking. A question costs a fifth of what it saves, so
 /// it pays from one reader in five; and a few more, as a question too few costs more than one too many.
@@ -48,6 +52,13 @@ impl Asking {
         }
     }
 
+    /// What the caller wants; a connection that only reads stays one.
+    pub(super) fn set(&mut self, wanted: Self) {
+        if *self != Self::Needless {
+            *self = wanted;
+        }
+    }
+
     /// A branch has told whether it wrote.
     pub(super) const fn told(&mut self, wrote: bool) {
         if let Self::Adaptive { writers } = self {
@@ -59,15 +70,39 @@ impl Asking {
 impl Session {
     /// From now on the server refuses what writes.
     pub(super) fn only_read(&mut self) -> Result<(), (Kind, Native)> {
-        if self.asks.is_none() {
-            let message = "a pool, or a connection of the caller's own, may lead to another session in between, which would take \
-                           writes; one that only reads is connected to by a URL, and by itself";
-            return Err((Kind::Invalid, said(message.to_owned())));
+        if let Some(xid) = self.stand.occupant() {
+            return Err((Kind::Invalid, said(format!("branch {xid} is not finished on this connection"))));
+        }
+        let is_open = matches!(&mut self.client.0, Way::Line(line) if !line.is_idle());
+        let why = match &self.client.0 {
+            Way::Line(_) if is_open => "a transaction is open on this connection; end it first",
+            Way::Line(_) if self.asks.is_some() => "",
+            Way::Line(_) => {
+                "a pool may lead to another session in between, which would take writes, and a connection that has let go of what it had \
+                 prepared counts as one; connect anew, and to the server"
+            }
+            Way::Given(_) => {
+                "a connection of the caller's own does not tell whether a transaction is open; connect by a URL"
+            }
+        };
+        if !why.is_empty() {
+            return Err((Kind::Invalid, said(why.to_owned())));
         }
         let said = self.ask(|_| ONLY_READ);
         said.map_err(|failure| (judge_connect(&failure.native.code), failure.native))?;
+        if let Way::Line(line) = &mut self.client.0 {
+            line.open_with(BEGIN_READ_ONLY);
+        }
         (self.asking, self.last) = (Asking::Needless, None);
         Ok(())
+    }
+
+    /// What a branch begins with.
+    pub(super) const fn opening(&self) -> &'static str {
+        match &self.client.0 {
+            Way::Line(line) => line.opening(),
+            Way::Given(_) => BEGIN,
+        }
     }
 }
 

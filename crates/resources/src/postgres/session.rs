@@ -42,7 +42,6 @@ use crate::stand::{Plan, Stand, unreachable};
 
 /// What the driver says of an answer that it did not ask for, as that to COPY ... FROM STDIN in a simple query.
 const OUT_OF_STEP: &str = "unexpected message from server";
-const BEGIN: &str = "BEGIN";
 const ROLLBACK: &str = "ROLLBACK";
 const BARE_COMMIT: &str = "COMMIT";
 const ONE_PHASE: &str = "SAVEPOINT assent_vote; COMMIT";
@@ -169,7 +168,7 @@ impl Session {
         self.was_open.store(false, Ordering::Relaxed);
         self.evidence = None;
         self.witness.clear();
-        match self.say(BEGIN) {
+        match self.say(self.opening()) {
             Ok(()) if self.was_open.load(Ordering::Relaxed) => {
                 // XA, xa_start [XAER_OUTSIDE]: that work is not ours to vote on.
                 let message = "a transaction is open on this connection; end it before a branch starts".to_owned();
@@ -218,7 +217,7 @@ impl Session {
         match self.begun().clone() {
             Begin::Said => {}
             Begin::Owed => {
-                let began = self.say(BEGIN);
+                let began = self.say(self.opening());
                 self.is_begun();
                 return match began {
                     Ok(()) => {
@@ -477,10 +476,10 @@ impl kept::Session for Session {
         }
         // As `step` will ask for it.
         let words = match self.stand.plan(verb) {
-            Plan::Start(_) => Some(BEGIN.to_owned()),
+            Plan::Start(_) => Some(self.opening().to_owned()),
             Plan::End { .. } => match self.begun() {
                 Begin::Said => self.send_end(Self::wrote),
-                Begin::Owed => Some(BEGIN.to_owned()),
+                Begin::Owed => Some(self.opening().to_owned()),
                 Begin::Refused(_) => Some(ROLLBACK.to_owned()),
             },
             Plan::Prepare(xid) => {

@@ -373,8 +373,26 @@ fn a_postgresql_that_only_reads_commits_when_its_branch_ends() {
     assert_eq!(branch.call(Verb::Rollback(left)), Reply::Done);
     assert_eq!(bank.rows(), [0_i32; 0]);
 
-    let refused = |made: Result<Postgres, ResourceError>| made.expect_err("not here").into_native().0;
+    let kind = |made: Result<Postgres, ResourceError>| made.expect_err("not here").into_native().0;
+    for (number, resets) in
+        [(6, "RESET ALL"), (7, "DISCARD ALL"), (8, "SET SESSION CHARACTERISTICS AS TRANSACTION READ WRITE")]
+    {
+        branch.work(|client| client.batch_execute(resets)).unwrap();
+        let xid = xid("ro_told", number);
+        assert_eq!(branch.call(Verb::Start(xid)), Reply::Done);
+        assert_eq!(refused(&mut branch), "25006", "{resets}");
+        assert_eq!(branch.call(Verb::Rollback(xid)), Reply::Done);
+    }
+    assert_eq!(bank.rows(), [0_i32; 0]);
+    let mut within = postgres_after(&bank, xid("ro_told", 9), "SELECT 1");
+    within = match within.read_only().map_err(|error| error.into_native().0) {
+        Err(Kind::Invalid) => bank.resource(),
+        other => panic!("within a branch: {other:?}"),
+    };
+    within.work(|client| client.batch_execute("BEGIN")).unwrap();
+    assert!(within.read_only().is_err(), "a transaction is open");
+
     let given = Postgres::over("bank", bank.plain(), Limits::WORK).unwrap();
-    assert_eq!(refused(given.read_only()), Kind::Invalid, "the caller's own may be a pool's");
-    assert_eq!(refused(branch.last_resource()), Kind::Invalid, "who only reads does not decide");
+    assert_eq!(kind(given.read_only()), Kind::Invalid, "the caller's own may be a pool's");
+    assert_eq!(kind(branch.last_resource()), Kind::Invalid, "who only reads does not decide");
 }

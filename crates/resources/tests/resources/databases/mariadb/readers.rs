@@ -2,7 +2,8 @@
 
 use ::mysql::prelude::Queryable;
 use assent_ids::Xid;
-use assent_resources::{Limits, Mariadb};
+use assent_kind::Kind;
+use assent_resources::{Limits, Mariadb, ResourceError};
 use assent_xa::{Reply, Resource, Verb, Vote};
 
 use super::super::engine::{Engine, MariadbTable, wait, xid};
@@ -53,18 +54,24 @@ fn what_rows_have_hidden_is_told_with_the_end() {
     );
     plain.query_drop(format!("CREATE FUNCTION {t}_b() RETURNS int {back}")).unwrap();
     let back = format!("SELECT {t}_b()");
-    let no_zone = "SET SESSION session_track_system_variables = ''";
-    let zone = "SET SESSION time_zone = '+05:00'";
+    let off = "SET SESSION session_track_transaction_info = OFF";
+    let write = format!("UPDATE {t} SET id = id + 1");
+    plain.query_drop(format!("CREATE PROCEDURE {t}_p() BEGIN {off}; {write}; END")).unwrap();
+    let procedure = format!("CALL {t}_p()");
+    let untracked = "SET SESSION session_track_system_variables = ''";
     // What is said before the branch, in it, whether it counts as one that only read, and whether its end told.
-    let cases: [(&str, &[&str], bool, bool); 8] = [
+    let cases: [(&str, &[&str], bool, bool); 11] = [
         ("DO 1", &[&read], true, true),
         ("DO 1", &[&read, &read, "SELECT 1"], true, true),
+        ("DO 1", &["SET @x = 1"], true, false),
         ("DO 1", &[&read, &function], false, true),
         ("DO 1", &[&function, &read], false, true),
-        ("DO 1", &[&read, &hidden], false, true),
+        ("DO 1", &[&read, &hidden], false, false),
         ("DO 1", &[&read, &back], false, false),
-        (no_zone, &[&read], true, false),
-        (zone, &[&read], true, true),
+        ("DO 1", &[&read, off, &write], false, false),
+        ("DO 1", &[&read, &procedure], false, false),
+        ("DO 1", &[&read, off, &write, "SET SESSION session_track_transaction_info = STATE", &read], false, false),
+        (untracked, &[&read], true, true),
     ];
     for (number, (before, statements, only_read, told)) in (0_u16..).zip(cases) {
         let tap = Tap::new(&table.url);
@@ -81,10 +88,8 @@ fn what_rows_have_hidden_is_told_with_the_end() {
                 assert_eq!(branch.call(Verb::Rollback(xid)), Reply::Done);
             }
         }
-        let now: String = branch.work(|it| it.query_first("SELECT @@time_zone")).unwrap().unwrap();
-        assert_eq!(now == "+05:00", before == zone, "as the caller has it: {now}");
-        let asked = tap.times("SET STATEMENT") == 1 && tap.said("DO UUID()");
-        assert_eq!(asked, !told, "{before} {statements:?}");
+        let asked = if told { 0 } else { 2 };
+        assert_eq!((tap.times("SET STATEMENT"), tap.times("DO UUID()")), (2, asked), "{before} {statements:?}");
     }
     assert_eq!(table.rows(), [1]);
 }
@@ -224,4 +229,45 @@ fn a_reader_whose_transaction_has_ended_votes_no() {
         assert_eq!(matches!(reply, Reply::RolledBack(_)), no, "{reply:?}");
         assert_eq!(reply == READ_ONLY, !no, "{reply:?}");
     }
+}
+
+/// What the caller has set the session to meanwhile, and an answer that nobody has read, make no difference; an open transaction does.
+#[test]
+fn a_connection_is_told_that_it_reads_between_branches_and_stays_so() {
+    let servers = shared();
+    let table = MariadbTable::new(&servers, "reader_told");
+    let insert = format!("INSERT INTO {} VALUES (1)", table.table);
+    let read = format!("SELECT * FROM {}", table.table);
+    let kind = |told: Result<Mariadb, ResourceError>| told.expect_err("refused").into_native().0;
+    let mut within = table.resource();
+    start(&mut within, xid("reader_told", 0));
+    say(&mut within, &insert);
+    assert_eq!(kind(within.read_only()), Kind::Invalid, "within a branch");
+    let mut open = table.resource();
+    say(&mut open, "BEGIN");
+    say(&mut open, &insert);
+    assert_eq!(kind(open.read_only()), Kind::Invalid, "it would be committed");
+
+    let mut branch = table.resource();
+    for number in 1..3 {
+        let left = xid("reader_told", number);
+        start(&mut branch, left);
+        say(&mut branch, &read);
+        assert_eq!(end(&mut branch, left), READ_ONLY);
+    }
+    let mut branch = branch.read_only().unwrap();
+    for number in 3..6 {
+        say(&mut branch, "SET SESSION TRANSACTION READ WRITE");
+        let unused = xid("reader_told", number);
+        start(&mut branch, unused);
+        assert_eq!(end(&mut branch, unused), READ_ONLY, "the server has heard nothing of it");
+        let told = xid("reader_told", number + 10);
+        start(&mut branch, told);
+        assert_eq!(refused(&mut branch, &insert), "1792");
+        say(&mut branch, "COMMIT");
+        assert_eq!(refused(&mut branch, &insert), "1792");
+        assert!(matches!(end(&mut branch, told), Reply::RolledBack(_)));
+        assert_eq!(refused(&mut branch, &insert), "1792", "and from then on");
+    }
+    assert_eq!(table.rows(), [0_i32; 0]);
 }
