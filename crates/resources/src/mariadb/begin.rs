@@ -13,7 +13,7 @@ use assent_xa::{Native, Reply, Vote};
 use mysql::prelude::Queryable as _;
 use mysql::{Conn, QueryResult, Text};
 
-use super::client::MariadbClient;
+use super::client::{MariadbClient, finish};
 use super::codes::Step;
 use super::failure::{Failure, plain};
 use super::known::Known;
@@ -72,7 +72,8 @@ impl Gate<'_> {
     /// The connection, with the branch started on it.
     pub(super) fn pass(&mut self) -> mysql::Result<&mut Conn> {
         if let Some(start) = self.start.take()? {
-            let said = self.connection.query_drop(start);
+            // Of several statements each.
+            let said = self.connection.query_iter(start).and_then(finish);
             self.start.answered(&said);
             said?;
         }
@@ -81,7 +82,9 @@ impl Gate<'_> {
 
     /// These words, with the start in front of them in one message if it has not been said.
     pub(super) fn pass_with(&mut self, words: &str) -> mysql::Result<QueryResult<'_, '_, '_, Text>> {
-        if words.len() > WITH_START_BYTES_MAX {
+        // Of the answers to both only the first one is the start's.
+        let is_long = matches!(&*self.start, Start::Owed(start) if start.contains(';'));
+        if is_long || words.len() > WITH_START_BYTES_MAX {
             return self.pass()?.query_iter(words);
         }
         let Some(start) = self.start.take()? else { return self.connection.query_iter(words) };
@@ -220,6 +223,7 @@ impl Session {
             }
             (Plan::End { xid, .. } | Plan::RollbackOpen(xid), Start::Refused(why)) => {
                 let why = why.clone();
+                self.grip.lent |= self.only_reads;
                 (self.start, self.stand) = (Start::Heard, Stand::Over(*xid));
                 // The next one says it by itself. Perhaps an older branch is on the session, or none can be.
                 self.tells = false;

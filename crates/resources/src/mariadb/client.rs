@@ -128,7 +128,7 @@ fn note(broken: &mut Option<Failure>, error: &mysql::Error) {
 }
 
 /// To the end. The rows are of no interest; an error among them, or in a statement's place, is.
-fn finish(mut results: QueryResult<'_, '_, '_, Text>) -> Result<()> {
+pub(super) fn finish(mut results: QueryResult<'_, '_, '_, Text>) -> Result<()> {
     while let Some(mut rows) = results.iter() {
         rows.find_map(Result::err).map_or(Ok(()), Err)?;
     }

@@ -31,6 +31,9 @@ pub(super) fn end_telling(name: &str) -> String {
     ["SET STATEMENT session_track_transaction_info = 'STATE' FOR XA END ", name].concat()
 }
 
+/// The same without an end.
+pub(super) const TELL: &str = "SET STATEMENT session_track_transaction_info = 'STATE' FOR DO 1";
+
 /// Switches the account on, and answers no row.
 pub(super) const TRACK: &str = "SET SESSION session_track_transaction_info = 'STATE'";
 

@@ -121,10 +121,11 @@ impl Mariadb {
         self
     }
 
-    /// From now on this connection's branches only read: the server refuses every write on it (1792), `FOR UPDATE` included and temporary
-    /// tables excepted, within branches and outside of them. A branch is then a plain transaction (START TRANSACTION READ ONLY), of which nothing is
-    /// asked and nothing prepared, and whose end is waited for by nobody on a connection of our own; it drops out of its transaction as any that
-    /// only read. Who writes all the same, in a transaction that it begins for writing (START TRANSACTION READ WRITE), has written whatever is decided.
+    /// From now on this connection's branches only read: the server refuses what writes (1792), `FOR UPDATE` included and temporary
+    /// tables excepted. Outside of branches too, as long as the caller leaves the session's access mode as it is. A branch is then a plain
+    /// transaction (START TRANSACTION READ ONLY), of which nothing is asked and nothing prepared, and whose end is waited for by nobody on a
+    /// connection of our own; it drops out of its transaction as any that only read. It is refused while a transaction of the caller's is open.
+    /// Who ends the branch's transaction and writes in its place has written whatever is decided.
     ///
     /// # Errors
     /// [`ResourceError::Connect`]: `Invalid` within a branch and while a transaction is open.

@@ -59,11 +59,11 @@ impl Session {
         Ok(())
     }
 
-    /// What goes with the caller's first words. What the caller has said since the last branch may have set the session otherwise, and
-    /// a branch that the caller's words end, as those that define tables do, would write from then on.
+    /// What is said before the caller's first words. Where the caller has had the connection since the last branch, it is refused if a
+    /// transaction is open, which it would commit, and the session is set again.
     pub(super) fn opening(&self) -> String {
-        let [_, session] = ONLY_READ;
-        if self.grip.lent { [session, "; ", BEGIN].concat() } else { BEGIN.to_owned() }
+        let [once, session] = ONLY_READ;
+        if self.grip.lent { [once, session, BEGIN].join("; ") } else { BEGIN.to_owned() }
     }
 
     /// Ends the transaction of a branch that is said to read.
@@ -76,9 +76,11 @@ impl Session {
             match self.is_open() {
                 Ok(true) => {}
                 Ok(false) => {
-                    self.stand = Stand::Over(xid);
-                    let why = "a statement failed, and the transaction in which the branch read is over";
-                    return Reply::RolledBack(said(why.to_owned()));
+                    let why = "a statement failed, and the server does not say that the branch's transaction goes on";
+                    return match self.roll_back_reading(xid) {
+                        Reply::Done => Reply::RolledBack(said(why.to_owned())),
+                        other => other,
+                    };
                 }
                 Err(failure) => return plain(Step::Open, &failure),
             }
@@ -107,7 +109,7 @@ impl Session {
 
     /// Only what the server says.
     fn is_open(&mut self) -> Result<bool, Failure> {
-        let told = self.say_all(|_| vec![known::ASK.to_owned()]).map_err(|(_, failure)| failure)?;
+        let told = self.say_all(|_| vec![known::TELL.to_owned()]).map_err(|(_, failure)| failure)?;
         Ok(told.is_some_and(known::State::is_open))
     }
 

@@ -15,7 +15,7 @@ use assent_xa::Native;
 use super::client::Way;
 use super::codes::judge_connect;
 use super::line::BEGIN;
-use super::session::Session;
+use super::session::{Session, closed};
 use crate::kept::said;
 
 /// For what the caller says outside of branches.
@@ -73,7 +73,14 @@ impl Session {
         if let Some(xid) = self.stand.occupant() {
             return Err((Kind::Invalid, said(format!("branch {xid} is not finished on this connection"))));
         }
-        let is_open = matches!(&mut self.client.0, Way::Line(line) if !line.is_idle());
+        if self.client.is_closed() {
+            return Err((Kind::Unavailable, closed()));
+        }
+        // What it was asked last may not have been answered to the end.
+        let is_open = match &mut self.client.0 {
+            Way::Line(line) => line.is_open() || !line.is_idle(),
+            Way::Given(_) => false,
+        };
         let why = match &self.client.0 {
             Way::Line(_) if is_open => "a transaction is open on this connection; end it first",
             Way::Line(_) if self.asks.is_some() => "",

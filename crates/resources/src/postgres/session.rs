@@ -568,7 +568,7 @@ impl kept::Session for Session {
     }
 }
 
-fn closed() -> Native {
+pub(super) fn closed() -> Native {
     said("the connection was closed".to_owned())
 }
 

@@ -189,7 +189,7 @@ fn a_connection_that_only_reads_writes_nothing_anywhere() {
         say(&mut branch, "COMMIT");
         assert_eq!(refused(&mut branch, sql), "1792", "{sql}, behind a commit of the caller's own");
         let reply = end(&mut branch, xid);
-        assert!(matches!(&reply, Reply::RolledBack(why) if why.message.contains("is over")), "{reply:?}");
+        assert!(matches!(&reply, Reply::RolledBack(why) if why.message.contains("goes on")), "{reply:?}");
     }
     tap.messages();
     let one = xid("reader", 20);
@@ -272,4 +272,38 @@ fn a_connection_is_told_that_it_reads_between_branches_and_stays_so() {
         assert_eq!(refused(&mut branch, &insert), "1792", "and from then on");
     }
     assert_eq!(table.rows(), [0_i32; 0]);
+}
+
+/// Its start would commit what is open, in whatever form the caller speaks first.
+#[test]
+fn a_reader_does_not_start_in_somebodys_open_transaction() {
+    let servers = shared();
+    let table = MariadbTable::new(&servers, "reader_open");
+    let insert = format!("INSERT INTO {} VALUES (1)", table.table);
+    let read = format!("SELECT id FROM {}", table.table);
+    let opens = ["START TRANSACTION READ WRITE", "XA START 'somebody'"];
+    for (number, (opens, prepared)) in (0..).zip(opens.into_iter().flat_map(|opens| [(opens, false), (opens, true)])) {
+        let mut branch = table.resource().read_only().unwrap();
+        // What begins as the session says cannot write.
+        say(&mut branch, "SET SESSION TRANSACTION READ WRITE");
+        say(&mut branch, opens);
+        say(&mut branch, &insert);
+        let xid = xid("reader_open", number);
+        start(&mut branch, xid);
+        let first = if prepared {
+            branch.work(|it| it.exec_drop(&read, ())).map_err(ResourceError::into_native)
+        } else {
+            branch.work(|it| it.query_drop(&read)).map_err(ResourceError::into_native)
+        };
+        assert!(
+            matches!(&first, Err((_, native)) if ["1568", "1399"].contains(&native.code.as_str())),
+            "{opens}: {first:?}"
+        );
+        let again = branch.work(|it| it.query_drop(&insert));
+        assert!(again.is_err(), "{opens}: nothing passes");
+        let reply = end(&mut branch, xid);
+        assert!(matches!(reply, Reply::RolledBack(_)), "{opens}: {reply:?}");
+        drop(branch);
+    }
+    wait("what was open to be rolled back", || table.rows().is_empty().then_some(()));
 }
