@@ -79,6 +79,9 @@ struct World {
     looks: usize,
     copy_looks: usize,
     is_failed_over: bool,
+    /// Whether the coordinator's agent has finished a branch; whether the copy has kept it from that, having taken a claim that broke.
+    acted: bool,
+    held_up: bool,
 }
 
 impl World {
@@ -101,7 +104,18 @@ impl World {
             looks: 0,
             copy_looks: 0,
             is_failed_over: false,
+            acted: false,
+            held_up: false,
         }
+    }
+
+    /// What has been finished in both banks.
+    fn finished(&self) -> usize {
+        let finished = |bank: usize| {
+            let vault = self.stand.banks[bank].vault();
+            vault.committed.len() + vault.rolled_back.len()
+        };
+        finished(0) + finished(1)
     }
 
     /// Whether it can happen now, and it has.
@@ -145,7 +159,9 @@ impl World {
                     self.stand.coordinator.resume(self.session.incarnation, self.session.secret).is_ok();
             }
             Step::Look => {
+                let before = self.finished();
                 self.stand.round();
+                self.acted |= self.finished() > before;
                 self.looks += 1;
             }
             // The copy would become the heir of all that follows.
@@ -161,12 +177,15 @@ impl World {
                 self.copy_looks = 0;
             }
             Step::CopyLooks => {
+                let before = self.finished();
                 let Some((coordinator, agent)) = &mut self.copy else { return false };
                 self.stand.clock.advance(std::time::Duration::from_millis(1_001));
                 coordinator.tick().unwrap();
                 agent.round();
                 let both = coordinator.unclaimed().is_none() && self.stand.coordinator.unclaimed().is_none();
                 assert!(!both, "both take work");
+                assert_eq!(self.finished(), before, "the copy takes work while the first one lives");
+                self.held_up |= self.stand.coordinator.unclaimed().is_some();
                 self.copy_looks += 1;
             }
             Step::Break => {
@@ -300,6 +319,7 @@ fn gate_no_order_leaves_half_a_transaction_that_nobody_is_told_of() {
 #[test]
 fn no_random_history_leaves_half_a_transaction_that_nobody_is_told_of() {
     let (mut seen, mut ends) = (BTreeSet::new(), BTreeMap::<&str, u32>::new());
+    let (mut acted, mut held_up) = (0, 0);
     for seed in 1..=SEEDS {
         let mut rng = Rng::new(seed);
         let (mut world, mut history) = (World::new(), Vec::new());
@@ -310,11 +330,17 @@ fn no_random_history_leaves_half_a_transaction_that_nobody_is_told_of() {
                 seen.insert(world.signature());
             }
         }
+        acted += u32::from(world.acted);
+        held_up += u32::from(world.held_up);
         if rng.below(3) == 0 {
             world.fail_over();
         }
         *ends.entry(world.end(&history)).or_default() += 1;
     }
-    eprintln!("{} states in {SEEDS} histories: {ends:?}", seen.len());
+    eprintln!(
+        "{} states in {SEEDS} histories: {ends:?}; the agent finished branches in {acted}, the copy held it up in {held_up}",
+        seen.len()
+    );
+    assert!(acted > 100 && held_up > 20, "{acted} {held_up}");
     assert!(seen.len() > 1_000 && ends.len() == 3, "{} states: {ends:?}", seen.len());
 }
