@@ -176,18 +176,7 @@ impl World {
                 self.copy = Some((coordinator, agent));
                 self.copy_looks = 0;
             }
-            Step::CopyLooks => {
-                let before = self.finished();
-                let Some((coordinator, agent)) = &mut self.copy else { return false };
-                self.stand.clock.advance(std::time::Duration::from_millis(1_001));
-                coordinator.tick().unwrap();
-                agent.round();
-                let both = coordinator.unclaimed().is_none() && self.stand.coordinator.unclaimed().is_none();
-                assert!(!both, "both take work");
-                assert_eq!(self.finished(), before, "the copy takes work while the first one lives");
-                self.held_up |= self.stand.coordinator.unclaimed().is_some();
-                self.copy_looks += 1;
-            }
+            Step::CopyLooks => return self.copy_looks(),
             Step::Break => {
                 let mut vault = self.stand.banks[0].vault();
                 let holder = vault.claims.remove(&IDENTITY.node);
@@ -195,6 +184,21 @@ impl World {
             }
             _ => return false,
         }
+        true
+    }
+
+    /// Whether there is a copy, and it has looked.
+    fn copy_looks(&mut self) -> bool {
+        let before = self.finished();
+        let Some((coordinator, agent)) = &mut self.copy else { return false };
+        self.stand.clock.advance(std::time::Duration::from_millis(1_001));
+        coordinator.tick().unwrap();
+        agent.round();
+        let both = coordinator.unclaimed().is_none() && self.stand.coordinator.unclaimed().is_none();
+        assert!(!both, "both take work");
+        assert_eq!(self.finished(), before, "the copy takes work while the first one lives");
+        self.held_up |= self.stand.coordinator.unclaimed().is_some();
+        self.copy_looks += 1;
         true
     }
 
