@@ -45,7 +45,7 @@ pub(crate) struct BenchReal {
     /// Milliseconds of a slice.
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(10..=600_000))]
     pub(crate) slice_ms: u64,
-    /// One of the two branches only reads: PostgreSQL's, and then MariaDB's.
+    /// One of the two branches only reads, as is found out, and as its connection is told: PostgreSQL's, and then MariaDB's.
     #[arg(long)]
     pub(crate) read_mostly: bool,
     /// A round trip between the client and both databases, microseconds, for the floors too: half of it each way.

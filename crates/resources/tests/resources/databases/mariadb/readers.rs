@@ -6,7 +6,7 @@ use assent_kind::Kind;
 use assent_resources::{Limits, Mariadb, ResourceError};
 use assent_xa::{Reply, Resource, Verb, Vote};
 
-use super::super::engine::{Engine, MariadbTable, wait, xid};
+use super::super::engine::{Engine, MariadbTable, node, wait, xid};
 use super::super::servers::shared;
 use super::Apart;
 use super::tap::Tap;
@@ -146,10 +146,16 @@ fn a_branch_that_was_left_is_over_before_anybody_comes_back() {
         let rows: Vec<u32> = branch.work(|it| it.query(format!("SELECT id FROM {}", table.table))).unwrap();
         assert_eq!(rows, [1]);
         read(&mut branch, number + 1);
-        let xid = xid("left", number + 2);
-        start(&mut branch, xid);
-        assert_eq!(branch.call(Verb::Rollback(xid)), Reply::Done, "a verb comes behind it too");
+        let unused = xid("left", number + 2);
+        start(&mut branch, unused);
+        assert_eq!(branch.call(Verb::Rollback(unused)), Reply::Done);
+        // Verbs hear their own answers, too, sent ahead or not.
         read(&mut branch, number + 3);
+        let unknown = branch.call(Verb::Rollback(xid("left_unknown", number)));
+        assert!(matches!(unknown, Reply::Unknown(_)), "{unknown:?}");
+        read(&mut branch, number + 4);
+        assert_eq!(branch.call(Verb::Recover(node("left"))), Reply::Listed(vec![]));
+        read(&mut branch, number + 5);
         plain.query_drop(format!("KILL CONNECTION {id}")).unwrap();
         wait("the connection to end", || branch.has_ended().then_some(()));
         let gone = branch.work(|it| it.query_drop("SELECT 1")).unwrap_err();
