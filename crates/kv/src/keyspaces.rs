@@ -16,14 +16,14 @@ use std::sync::PoisonError;
 
 use assent_ids::Lsn;
 
-use crate::desk::{Desk, Staged, Turn};
+use crate::desk::Desk;
 use crate::error::rows_fit;
 use crate::keyed::Key;
 use crate::ledger::{Head, Ledger};
 use crate::line::Place;
 use crate::op::{Durability, Op};
-use crate::record::{Became, Effect, KIND_BATCH, Laid};
-use crate::{Kv, KvError, Pending};
+use crate::record::{Became, Effect};
+use crate::{Kv, KvError};
 
 /// Keyspaces from here on have names: they are written only while they exist. Those below need none.
 pub const NAMED_FROM: u32 = 0x4000_0000;
@@ -209,24 +209,6 @@ impl Kv {
         let pending = self.append_batch(ops, Durability::Durable, &mut Place::nowhere())?;
         self.wait(pending)?;
         Ok(pending.lsn().unwrap_or_default())
-    }
-
-    /// Appends a batch that the door has checked.
-    pub(crate) fn append_batch(
-        &self,
-        ops: &[Op<'_>],
-        durability: Durability,
-        place: &mut Place,
-    ) -> Result<Pending, KvError> {
-        let laid = Laid::batch(ops, durability, self.shared.time.now_ms());
-        let parts = laid.parts(ops);
-        let mut desk = self.writer()?;
-        desk.refuse_dropped(ops.iter().copied())?;
-        desk.refuse_held(ops.iter().copied(), place, false)?;
-        let ticket = self.appended(self.shared.log.append_leaving(KIND_BATCH, &parts, self.leaves(&desk, ops, 0)))?;
-        drop(parts);
-        desk.stage(Staged { ticket, durability, effects: laid.placed(ticket.lsn), turn: Turn::Plain });
-        Ok(Pending { ticket: Some(ticket), durability })
     }
 }
 

@@ -1,26 +1,25 @@
-//! The store itself: open, plain reads and writes, publishing, numbers about it.
+//! The store itself: open, plain reads and writes, numbers about it.
 //!
-//! Walk: [`Kv::batch_begin`] checks, lays and appends · [`Kv::wait`] waits for the log and publishes everything that is
-//! safe by then, in log order, whoever appended it.
+//! Walk: [`Kv::batch_begin`] checks, and what it does at the desk stands in [`crate::writers`], as [`Kv::wait`] does.
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 
 use assent_ids::Lsn;
 use assent_journal::{Log, Ticket};
 use assent_kind::Kind;
-use assent_runs::{OpenFiles, RunsError};
+use assent_runs::OpenFiles;
 use assent_world::{Clock, Disk};
 
 use crate::KvError;
 use crate::claims::Claims;
 use crate::compaction::{Done, Unread};
-use crate::config::{Config, METADATA_BYTES_MAX, ROWS_BYTES_MAX};
-use crate::desk::{Desk, Staged, Turn};
+use crate::config::{Config, METADATA_BYTES_MAX};
+use crate::errand::Counter;
 use crate::error::{rows_fit, within};
 use crate::facts::percent;
 use crate::full::Full;
@@ -29,7 +28,7 @@ use crate::lease::Leases;
 use crate::line::{Line, Place};
 use crate::op::{Durability, Op};
 use crate::progress::Progress;
-use crate::record::{Effects, batch_bytes};
+use crate::record::batch_bytes;
 use crate::recover::{Opened, recover};
 use crate::snapshot::{Found, Head, Rows, Shared, Snapshot, Within};
 use crate::time::Time;
@@ -41,7 +40,7 @@ use crate::vault::volumes;
 /// A key-value store over a log. All methods may be called from many threads.
 pub struct Kv {
     pub(crate) shared: Arc<Shared>,
-    desk: Mutex<Desk>,
+    pub(crate) counter: Counter,
     /// The desk's: who waits sleeps at it.
     pub(crate) line: Arc<Line>,
     pub(crate) claims: Claims,
@@ -269,7 +268,7 @@ impl Kv {
         let kv = Self {
             shared: Arc::new(Shared::new(ledger, values, Time::new(clock, opened.latest_ms), config.scan_bytes_max)),
             line: Arc::clone(&desk.line),
-            desk: Mutex::new(desk),
+            counter: Counter::new(desk),
             claims: Claims::default(),
             folder: folder.to_owned(),
             config,
@@ -383,53 +382,9 @@ impl Kv {
     ///
     /// # Errors
     /// `Invalid` beyond a limit, `Conflict` if a prepared branch holds a key, `Busy`, `Full` or `Closed` as the journal
-    /// says. Nothing was appended then.
+    /// says. Nothing was appended then. `InDoubt` if a thread has panicked that appended for others: the store takes nothing more then.
     pub fn batch_begin(&self, ops: &[Op<'_>], durability: Durability) -> Result<Pending, KvError> {
         self.batch_begin_at(&mut Place::nowhere(), ops, durability)
-    }
-
-    /// Waits until it is as durable as it must be and visible to readers. May be called in any order, from any thread.
-    ///
-    /// # Errors
-    /// [`KvError::InDoubt`] if the log failed: whether it is durable is known once the store is reopened.
-    pub fn wait(&self, pending: Pending) -> Result<(), KvError> {
-        let Some(ticket) = pending.ticket else { return Ok(()) };
-        match pending.durability {
-            Durability::Durable => self.shared.log.wait_durable(ticket),
-            Durability::Buffered => self.shared.log.wait(ticket),
-        }
-        .map_err(KvError::InDoubt)?;
-        if self.shared.ledger.published() >= ticket.end {
-            // Who waited for a later one, or came first, has published this one too.
-            return Ok(());
-        }
-        // Sync before publish: a reader must not see what a crash could take back.
-        let mut desk = self.desk();
-        if pending.durability == Durability::Buffered {
-            desk.acknowledge(ticket.end);
-        }
-        self.publish(&mut desk)?;
-        while let Some(before) = desk.blocker(ticket) {
-            // Log order: what must be durable stands before this and is not yet.
-            drop(desk);
-            self.shared.log.wait_durable(before).map_err(KvError::InDoubt)?;
-            desk = self.desk();
-            self.publish(&mut desk)?;
-        }
-        Ok(())
-    }
-
-    /// Publishes what is safe, in log order.
-    pub(crate) fn publish(&self, desk: &mut Desk) -> Result<(), KvError> {
-        desk.refuse_broken().map_err(KvError::Unpublished)?;
-        let durable = self.shared.log.durable();
-        while let Some(Staged { ticket, effects, turn, .. }) = desk.ready(durable) {
-            // A vote moves the place that is visible, but no key.
-            let effects = if matches!(turn, Turn::Prepared(_)) { Effects::new() } else { effects };
-            // Everything refusable was refused before it was appended.
-            self.shared.ledger.apply(ticket.lsn, ticket.end, &effects).map_err(|error| desk.broken(error))?;
-        }
-        Ok(())
     }
 
     /// Numbers about the store.
@@ -498,46 +453,6 @@ impl Kv {
     #[must_use]
     pub fn broken_account(&self) -> Option<KvError> {
         self.shared.ledger.broken().1.map(KvError::from)
-    }
-
-    pub(crate) fn desk(&self) -> MutexGuard<'_, Desk> {
-        self.desk.lock().unwrap_or_else(|died| {
-            // Whoever panicked may have had an entry in his hands, off the queue and not yet visible: what came behind it must not be either.
-            let mut desk = died.into_inner();
-            desk.breaks("a thread panicked with what all writers share in its hands");
-            desk
-        })
-    }
-
-    /// The desk of somebody who will append one entry.
-    pub(crate) fn writer(&self) -> Result<MutexGuard<'_, Desk>, KvError> {
-        self.refuse_read_only()?;
-        self.make_room()?;
-        let mut desk = self.finisher()?;
-        // Many may have found room at once: what each of them can add is counted for this one only.
-        if self.shared.ledger.memory_bytes() >= self.config.memory_bytes_max() + ROWS_BYTES_MAX {
-            let limit = self.config.memory_bytes_max();
-            return Err(KvError::Busy { what: "bytes of the ledger in memory", limit });
-        }
-        if desk.has_room(&self.config).is_err() {
-            self.publish(&mut desk)?;
-            desk.has_room(&self.config)?;
-        }
-        Ok(desk)
-    }
-
-    /// The desk of somebody who will append the outcome of a prepared branch: decided elsewhere, so it is not refused for want of
-    /// memory, nor does it wait for any. Its rows have room of their own ([`Desk::has_room_to_prepare`]).
-    pub(crate) fn finisher(&self) -> Result<MutexGuard<'_, Desk>, KvError> {
-        self.refuse_read_only()?;
-        let desk = self.desk();
-        desk.refuse_broken()?;
-        if self.shared.ledger.is_closed() {
-            return Err(KvError::Ledger(RunsError::Closed {
-                reason: "an earlier write of the ledger failed".to_owned(),
-            }));
-        }
-        Ok(desk)
     }
 
     pub(crate) const fn refuse_read_only(&self) -> Result<(), KvError> {

@@ -51,6 +51,7 @@ mod conditions;
 mod config;
 mod covers;
 mod desk;
+mod errand;
 mod error;
 mod facts;
 mod finished;
@@ -91,6 +92,7 @@ mod vault;
 mod verify;
 mod view;
 mod waiting;
+mod writers;
 
 /// Every place of this room that makes something durable.
 pub const BARRIERS: &[assent_world::Barrier] = &[compaction::FOLDER, vault::FILE, vault::NAME];

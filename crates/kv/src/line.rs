@@ -189,6 +189,11 @@ impl Place {
         self.line = None;
     }
 
+    /// Whether he may wait at all.
+    pub(crate) const fn waits(&self) -> bool {
+        self.line.is_some()
+    }
+
     pub(crate) const fn id(&self) -> Option<u64> {
         self.id
     }

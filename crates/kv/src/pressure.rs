@@ -4,7 +4,7 @@
 //!   memory     from half of what it may take; all of it: the longest delay
 //!   level 0    from 12 runs, 36: the longest delay
 //!   merges     from 256 MiB that wait to be merged, 1 GiB: the longest delay
-//!   dead       as long as [`crate::pacing`] says
+//!   dead       as long as [`crate::pacing`] says, [`DUE_MAX`] at most
 //!   old        from a volume of what was too much before that; a quarter of what lives, and a volume, more: the longest delay
 //! ```
 //! The worst of them counts, squared: little at first. Rows beyond a few wait longer, none longer than [`DELAY_MAX`].
@@ -18,6 +18,8 @@ use std::time::Duration;
 
 /// The longest that one batch waits.
 pub(crate) const DELAY_MAX: Duration = Duration::from_millis(10);
+/// The longest that it waits for what has just become too much: where that does not do the debt gets old, and is waited for longer.
+const DUE_MAX: Duration = Duration::from_millis(8);
 /// Shorter ones are not worth a sleep.
 const DELAY_MIN: Duration = Duration::from_micros(50);
 /// A batch whose rows take more of the memory than this waits as much longer.
@@ -54,7 +56,7 @@ pub(crate) fn delay(pressure: &Pressure, rows_bytes: u64, due: Duration) -> Dura
     let squared = u128::from(worst) * u128::from(worst);
     let longer = u128::from((rows_bytes / ROWS_BYTES).max(1));
     let us = DELAY_MAX.as_micros() * squared * longer / u128::from(WHOLE * WHOLE);
-    let delay = Duration::from_micros(u64::try_from(us).unwrap_or(u64::MAX)).max(due).min(DELAY_MAX);
+    let delay = Duration::from_micros(u64::try_from(us).unwrap_or(u64::MAX)).max(due.min(DUE_MAX)).min(DELAY_MAX);
     if delay < DELAY_MIN { Duration::ZERO } else { delay }
 }
 
@@ -126,7 +128,7 @@ mod tests {
         }
         // What is due later waits so long, or longer.
         for (pressure, due, expected) in
-            [(calm, 49, 0), (calm, 50, 50), (calm, 9_000, 9_000), (calm, 11_000, 10_000), (memory(48), 2_000, 2_500)]
+            [(calm, 49, 0), (calm, 50, 50), (calm, 7_000, 7_000), (calm, 11_000, 8_000), (memory(48), 2_000, 2_500)]
         {
             let delay = delay(&pressure, 200, Duration::from_micros(due));
             assert_eq!(delay, Duration::from_micros(expected), "{pressure:?}, due in {due} us");

@@ -8,7 +8,7 @@
 //! key. The last writer of such a key wins, as with plain writes.
 
 use std::ops::Bound;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
 use assent_ids::{Branch as Ours, Lsn, NodeId, Xid};
 use assent_kind::Kind;
@@ -102,7 +102,7 @@ impl Kv {
     /// A range within a branch: as of its snapshot, its own writes laid over it.
     ///
     /// # Errors
-    /// As [`Kv::branch_get`]; [`KvError::Size`] as [`Snapshot::scan`].
+    /// As [`Kv::branch_get`]; [`KvError::Size`] as [`crate::Snapshot::scan`].
     pub fn branch_scan(
         &self,
         xid: &Xid,
@@ -277,7 +277,7 @@ impl Kv {
     /// Takes the work of an ended branch out if it may commit; nothing if there is nothing to commit.
     fn admit(
         &self,
-        desk: &mut MutexGuard<'_, Desk>,
+        desk: &mut Desk,
         xid: &Xid,
         (verb, holds): (&'static str, bool),
         place: &mut Place,
