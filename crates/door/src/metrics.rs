@@ -1,8 +1,8 @@
 //! Numbers for people and dashboards, in the OpenMetrics text format.
 //!
 //! Walk: a hot place holds a [`Counter`], [`Gauge`] or [`Histogram`] and counts without a lock · an engine that counts
-//! by itself is asked at each scrape ([`Metrics::sample_counter`], [`Metrics::sample_gauge`], [`Metrics::sample_spread`]) · [`Metrics::text`] lays
-//! all of them, sorted by name.
+//! by itself is asked at each scrape ([`Metrics::sample_counter`], [`Metrics::sample_gauge`], [`Metrics::sample_spread`]; behind
+//! [`Metrics::before_each_scrape`]) · [`Metrics::text`] lays all of them, sorted by name.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -52,8 +52,17 @@ struct Family {
     members: BTreeMap<Option<(String, String)>, Source>,
 }
 
+/// What is done before the first question of a scrape.
+type Before = Box<dyn Fn() + Send + Sync>;
+
 #[derive(Default)]
-struct Families(Mutex<BTreeMap<String, Family>>);
+struct Families(Mutex<Known>);
+
+#[derive(Default)]
+struct Known {
+    families: BTreeMap<String, Family>,
+    before: Vec<Before>,
+}
 
 /// The numbers of one process.
 pub struct Metrics {
@@ -170,6 +179,12 @@ impl Metrics {
         _ = self.families.put(name, label, help, Source::AskedSpread(Box::new(question)));
     }
 
+    /// Does this at each scrape before the first question is asked, so that questions about one thing have answers of one moment: it
+    /// keeps what they are to tell. No two scrapes are at once. It must not block.
+    pub fn before_each_scrape(&self, step: impl Fn() + Send + Sync + 'static) {
+        self.families.0.lock().unwrap_or_else(PoisonError::into_inner).before.push(Box::new(step));
+    }
+
     /// All numbers, in the OpenMetrics text format 1.0.
     #[must_use]
     pub fn text(&self) -> String {
@@ -246,8 +261,9 @@ impl Told<'_> {
 impl Families {
     /// Takes a member in, unless one that counts by itself is there: then that one is the answer.
     fn put(&self, name: &str, label: Label<'_>, help: &str, source: Source) -> Option<Source> {
-        let mut families = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let family = families
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let family = known
+            .families
             .entry(name.to_owned())
             .or_insert_with(|| Family { help: help.to_owned(), members: BTreeMap::new() });
         let kind = source.word();
@@ -268,8 +284,9 @@ impl Families {
 
 impl Collector for Families {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let families = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        for (name, family) in families.iter() {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.before.iter().for_each(|step| step());
+        for (name, family) in &known.families {
             let Some((_, first)) = family.members.first_key_value() else { continue };
             let told: Vec<_> =
                 family.members.iter().filter_map(|(label, source)| Some((label, source.told()?))).collect();

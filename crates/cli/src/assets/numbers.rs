@@ -1,7 +1,7 @@
 //! What an assets server says of itself to machines: numbers for Prometheus, and in a sentence how it stands.
 //!
 //! Walk: [`Numbers::start`] names what is told · its thread asks the server's own door, as anybody does, once a second ([`Seen`]) · a
-//! scrape reads what was answered last. What is not known, as how far standbys are where none is led, is not told.
+//! scrape tells one answer, the last when it began. What is not known, as how far standbys are where none is led, is not told.
 //! Deliberately absent: counting. The door and the member under it count; a question costs them what a `status` costs.
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,9 +28,13 @@ pub(crate) struct Numbers {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What was answered last; nothing where there was no answer.
+/// What was answered last, and of that what the scrape under way tells: numbers of two answers side by side were never true together.
+/// Nothing where there was no answer.
 #[derive(Default)]
-struct Seen(Mutex<Option<Status>>);
+struct Seen {
+    last: Mutex<Option<Arc<Status>>>,
+    told: Mutex<Option<Arc<Status>>>,
+}
 
 impl Numbers {
     /// Names the numbers of the server that listens there, and of its group's other nodes.
@@ -41,11 +45,7 @@ impl Numbers {
         group(metrics, &seen, others);
         let look = Arc::clone(&seen);
         health.watch("assets", move || {
-            look.0
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .as_ref()
-                .map_or_else(|| Check::failed("its door does not answer"), check)
+            look.last().as_deref().map_or_else(|| Check::failed("its door does not answer"), check)
         });
         let (at, until) = (at.clone(), Arc::clone(&drain));
         let work = move || ask(&at, &seen, &until);
@@ -78,7 +78,7 @@ fn ask(at: &Address, seen: &Seen, drain: &Drain) {
             client = Some(asked);
             Ok(status)
         });
-        *seen.0.lock().unwrap_or_else(PoisonError::into_inner) = answer.ok();
+        seen.answered(answer.ok());
         if !drain.sleep(PAUSE) {
             return;
         }
@@ -86,8 +86,21 @@ fn ask(at: &Address, seen: &Seen, drain: &Drain) {
 }
 
 impl Seen {
+    fn answered(&self, status: Option<Status>) {
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = status.map(Arc::new);
+    }
+
+    fn last(&self) -> Option<Arc<Status>> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// From here to the next time, [`Seen::look`] is at what was answered last until now.
+    fn keep(&self) {
+        *self.told.lock().unwrap_or_else(PoisonError::into_inner) = self.last();
+    }
+
     fn look<T>(&self, of: impl Fn(&Status) -> Option<T>) -> Option<T> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).as_ref().and_then(of)
+        self.told.lock().unwrap_or_else(PoisonError::into_inner).as_deref().and_then(of)
     }
 }
 
@@ -126,6 +139,8 @@ fn many(number: usize) -> i64 {
 
 /// What every server has.
 fn own(metrics: &Metrics, seen: &Arc<Seen>) {
+    let keep = Arc::clone(seen);
+    metrics.before_each_scrape(move || keep.keep());
     let look = Arc::clone(seen);
     let is_up = move || i64::from(look.look(|_| Some(())).is_some());
     metrics.sample_gauge("assets_up", None, "Whether the door of the assets answers", is_up);
@@ -260,7 +275,7 @@ mod tests {
             }
             text
         };
-        *seen.0.lock().unwrap() = Some(solo());
+        seen.answered(Some(solo()));
         let text = has(&[
             "assent_assets_up 1",
             "assent_assets 3",
@@ -274,7 +289,7 @@ mod tests {
             "assent_assets_step_us_bucket{le=\"+Inf\",step=\"confirmed\"} 3",
         ]);
         assert!(!text.contains("assets_epoch") && !text.contains("assets_lag"), "{text}");
-        *seen.0.lock().unwrap() = Some(led(Role::Primary));
+        seen.answered(Some(led(Role::Primary)));
         has(&[
             "assent_assets_role{role=\"solo\"} 0",
             "assent_assets_role{role=\"primary\"} 1",
@@ -286,6 +301,24 @@ mod tests {
             "assent_assets_connected{node=\"1\"} 1",
             "assent_assets_events_total{event=\"leads\"} 1",
         ]);
+    }
+
+    #[test]
+    fn a_scrape_tells_one_answer_though_another_comes_meanwhile() {
+        let (metrics, seen) = (Metrics::default(), Arc::new(Seen::default()));
+        own(&metrics, &seen);
+        group(&metrics, &seen, &[1]);
+        seen.answered(Some(solo()));
+        // Sorted by name, it stands behind the first of the numbers and before the last.
+        let comes = Arc::clone(&seen);
+        metrics.sample_gauge("assets_m", None, "Another answer comes", move || {
+            comes.answered(Some(led(Role::Primary)));
+            0
+        });
+        let text = metrics.text();
+        assert!(text.contains("assets_role{role=\"solo\"} 1") && !text.contains("assets_version"), "{text}");
+        let text = metrics.text();
+        assert!(text.contains("assets_role{role=\"primary\"} 1") && text.contains("assets_version"), "{text}");
     }
 
     #[test]
