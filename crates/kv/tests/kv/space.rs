@@ -1,8 +1,8 @@
 //! Writers that overwrite as fast as they may, and a disk that is slower: what the whole folder takes stays within its bound, and so does
 //! what is written for it. Bytes and virtual time, the same each time.
 //!
-//! Compactions aim 0.006 below the bound of 1.40, and in the larger stores it is held at most, too: aimed at the bound it was passed by as much at
-//! most, for 0.02 to 0.03 less writes.
+//! In mean the bound is held, at most it is passed by less than a hundredth: each volume more that is kept free below it is 0.004 less of
+//! that, and 0.02 more writes.
 //! The ignored rows play stores of 256 MiB and 1 GiB: blocks of 4096 and the ends of segments are a smaller part of their files (`make
 //! space`).
 
@@ -333,12 +333,12 @@ impl Raced {
 // overwritten alike pay with 0.03 more writes.
 #[test]
 fn keys_that_are_overwritten_alike_stay_near_what_they_may_cost_in_space_and_in_writes_under_pressure() {
-    race("uniform", uniform, true, small(SCALE)).takes(1.39, 1.405, 2.515);
+    race("uniform", uniform, true, small(SCALE)).takes(1.395, 1.41, 2.485);
 }
 
 #[test]
 fn hot_and_cold_keys_stay_near_what_they_may_cost_in_space_and_in_writes_under_pressure() {
-    race("pareto", pareto, true, small(SCALE)).takes(1.395, 1.405, 2.105);
+    race("pareto", pareto, true, small(SCALE)).takes(1.395, 1.41, 2.08);
 }
 
 /// Half of the log was written twice, with zeroes first, though compactions gave as many segments back: they gave them many at a time, more than may
@@ -346,20 +346,22 @@ fn hot_and_cold_keys_stay_near_what_they_may_cost_in_space_and_in_writes_under_p
 #[test]
 fn with_a_sync_on_every_write_released_segments_are_written_again_and_few_are_zeroed() {
     let raced = race("sync", pareto, false, small(SCALE));
-    raced.takes(1.395, 1.405, 2.69);
+    raced.takes(1.395, 1.41, 2.69);
     assert!(raced.written[1] <= 0.1, "zeroed {} x what was put", raced.written[1]);
 }
 
 #[test]
 #[ignore = "takes long: the figures of a larger store"]
 fn many_keys_that_are_overwritten_alike_stay_near_what_they_may_cost() {
-    race("uniform", uniform, true, small(LARGER)).takes(1.39, 1.4, 2.375);
+    race("uniform", uniform, true, small(LARGER)).takes(1.39, 1.405, 2.34);
 }
 
+// It was within 1.39 by a hair, and since compactions say what they found superseded it is 1.39007: other choices, no worse ones. A twentieth of a
+// volume more kept free made it no better than 1.390, and keys that are overwritten alike write 2.346 then.
 #[test]
 #[ignore = "takes long: the figures of a larger store"]
 fn many_hot_and_cold_keys_stay_near_what_they_may_cost() {
-    race("pareto", pareto, true, small(LARGER)).takes(1.39, 1.4, 2.035);
+    race("pareto", pareto, true, small(LARGER)).takes(1.391, 1.405, 2.02);
 }
 
 // Of the load what is full is passed, and some of it written later than before, in the turns that are counted: it was 1.957 there. From the load on, over
@@ -367,7 +369,7 @@ fn many_hot_and_cold_keys_stay_near_what_they_may_cost() {
 #[test]
 #[ignore = "takes longest, and 4 GiB of memory: the figures of a store of 1 GiB"]
 fn hot_and_cold_keys_of_the_largest_store_stay_near_what_they_may_cost() {
-    race("pareto", pareto, true, small(LARGEST)).takes(1.385, 1.4, 2.01);
+    race("pareto", pareto, true, small(LARGEST)).takes(1.388, 1.401, 1.985);
 }
 
 const DEEP: Size = Size { deep: Some(4), ..small(SCALE) };
@@ -387,14 +389,14 @@ impl Raced {
 #[test]
 fn keys_of_a_store_whose_ledger_is_longer_than_its_cache_stay_near_what_they_may_cost() {
     let raced = race("uniform, deep", uniform, true, DEEP);
-    raced.takes(1.395, 1.405, 2.54);
+    raced.takes(1.40, 1.415, 2.51);
     raced.looks_up_less_than_compactions();
 }
 
 #[test]
 fn hot_and_cold_keys_of_a_store_whose_ledger_is_longer_than_its_cache_stay_near_what_they_may_cost() {
     let raced = race("pareto, deep", pareto, true, DEEP);
-    raced.takes(1.40, 1.41, 2.10);
+    raced.takes(1.405, 1.42, 2.09);
     raced.looks_up_less_than_compactions();
 }
 
@@ -402,7 +404,7 @@ fn hot_and_cold_keys_of_a_store_whose_ledger_is_longer_than_its_cache_stay_near_
 #[ignore = "takes longest, and 4 GiB of memory: the figures of a store of 16 GiB"]
 fn many_keys_of_a_store_whose_ledger_is_longer_than_its_cache_stay_near_what_they_may_cost() {
     let raced = race("uniform, far", uniform, true, FAR);
-    raced.takes(1.39, 1.4, 2.325);
+    raced.takes(1.395, 1.405, 2.32);
     raced.looks_up_less_than_compactions();
 }
 
@@ -410,7 +412,7 @@ fn many_keys_of_a_store_whose_ledger_is_longer_than_its_cache_stay_near_what_the
 #[ignore = "takes longest, and 4 GiB of memory: the figures of a store of 16 GiB"]
 fn many_hot_and_cold_keys_of_a_store_whose_ledger_is_longer_than_its_cache_stay_near_what_they_may_cost() {
     let raced = race("pareto, far", pareto, true, FAR);
-    // Of the load some is passed, and written later: with nothing passed, and the bound aimed at, it is 1.401, 1.412 and 1.929.
-    raced.takes(1.395, 1.4, 2.005);
+    // Of the load some is passed, and written later: with nothing passed it is 1.401, 1.412 and 1.929.
+    raced.takes(1.4, 1.41, 1.99);
     raced.looks_up_less_than_compactions();
 }
