@@ -295,7 +295,7 @@ mod tests {
             // A file system that has all of it in memory, or a system that does not count.
             return;
         }
-        // A little too much may stand in memory still, and nothing too much is fetched.
+        // Some of it may stand in memory still; nothing beside it is fetched.
         let seen: Vec<_> = (0..16).map(|piece| fetches(piece * PIECE as u64).unwrap()).collect();
         let all: u64 = seen.iter().sum();
         assert!(seen.iter().all(|bytes| *bytes <= PIECE as u64) && all > 0, "{seen:?}");
