@@ -2,6 +2,7 @@
 //! segment, because a journal that cannot open a file closes for good.
 
 use assent_kind::Kind;
+use assent_world::files_max;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing::warn;
 
@@ -9,8 +10,9 @@ use crate::failure::Failure;
 
 /// Journals, checkpoints, listeners, event queues, standard streams.
 const OWN: u64 = 64;
-/// Of a store: files of its journal, of its volumes and of its ledger that are read from. Where few are left, half of them.
-const STORE: u64 = 256;
+/// Files of a store's journal that are read from, where few may be open, and of its ledger. Where few are left, half of what is left.
+const JOURNAL_LEAST: u64 = 128;
+const LEDGER: u64 = 64;
 /// Of each registered resource: the agent's connections, and a few that are being closed.
 const EACH_RESOURCE: u64 = 8;
 /// Connections that are told that there is no place, while they are told.
@@ -89,7 +91,9 @@ fn share(descriptors: u64, connections_max: u32, resources: usize, has_store: bo
             format!("{descriptors} descriptors; at least {} are needed: raise ulimit -n", kept.saturating_add(1)),
         )),
         left if has_store => {
-            let left = left - STORE.min(left / 2);
+            // Of its volumes, as many.
+            let files = u64::from(files_max(descriptors));
+            let left = left - (files.max(JOURNAL_LEAST) + files + LEDGER).min(left / 2);
             Ok(Places { protocol: u32::try_from(left).unwrap_or(u32::MAX).min(connections_max), admin, docs: 0 })
         }
         left => Ok(Places { protocol: u32::try_from(left).unwrap_or(u32::MAX).min(connections_max), admin, docs: 0 }),
@@ -119,6 +123,7 @@ mod tests {
         assert_eq!((shared(1_024, true), shared(1, true), shared(9, false)), ((512, 512), (1, 1), (9, 0)));
         let stored = |left: u64| share(192 + left, 1_024, 0, true).ok().map(|places| places.protocol);
         assert_eq!((stored(1_000), stored(38), stored(1)), (Some(744), Some(19), Some(1)));
+        assert_eq!(stored(20_000), Some(1_024), "engines keep what they open, and there is enough for all");
         let refused = share(64 + 64 + 64, 1_024, 0, false).unwrap_err();
         assert_eq!(
             (refused.kind, refused.message.as_str()),

@@ -27,8 +27,9 @@ use crate::listing::{archived_name, is_owned, name};
 /// Batches remembered as places to begin reading lie at least that far apart.
 const MARK_EVERY_BYTES: u64 = 64 << 10;
 
-/// Files open to be read at the same time, in one journal.
-const READERS_MAX: usize = 128;
+/// Files open to be read at the same time, in one journal; more where the process may open many. Values of old are read by their places, each
+/// from any segment: opening the file for each would be a tenth of the read.
+const READERS_MAX_LEAST: u32 = 128;
 
 /// One file of the log.
 #[derive(Debug)]
@@ -59,12 +60,14 @@ pub(crate) type Segments = Arc<Vec<Arc<Segment>>>;
 #[derive(Debug)]
 pub(crate) struct Files {
     pub(crate) disk: Arc<dyn Disk>,
+    readers_max: usize,
     open: Mutex<VecDeque<Weak<Segment>>>,
 }
 
 impl Files {
     pub(crate) fn new(disk: Arc<dyn Disk>) -> Arc<Self> {
-        Arc::new(Self { disk, open: Mutex::default() })
+        let most = disk.files_max().max(READERS_MAX_LEAST);
+        Arc::new(Self { disk, readers_max: usize::try_from(most).unwrap_or(usize::MAX), open: Mutex::default() })
     }
 
     /// A segment's file; opens it if it is not open, and shuts the one that was opened first if there are many.
@@ -90,7 +93,7 @@ impl Files {
         drop(place);
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.push_back(Arc::downgrade(segment));
-        let oldest = if open.len() > READERS_MAX { open.pop_front() } else { None };
+        let oldest = if open.len() > self.readers_max { open.pop_front() } else { None };
         drop(open);
         if let Some(oldest) = oldest.and_then(|oldest| oldest.upgrade()) {
             oldest.shut();

@@ -33,7 +33,7 @@ use crate::recover::{Opened, recover};
 use crate::snapshot::{Found, Head, Rows, Shared, Snapshot, Within};
 use crate::time::Time;
 use crate::upkeep::Counts;
-use crate::values::{Held, OPEN_VOLUMES_MAX, Set, Values, remove_strangers, volumes_folder};
+use crate::values::{Held, Set, Values, remove_strangers, volumes_folder};
 use crate::vault::Front;
 use crate::vault::volumes;
 
@@ -257,7 +257,7 @@ impl Kv {
         if !read_only && log.stretch_bytes().is_some() {
             ledger.remember_dead(config.memory_bytes);
         }
-        let open = Arc::new(OpenFiles::new(OPEN_VOLUMES_MAX));
+        let open = Arc::new(OpenFiles::new(disk.files_max()));
         let set = Set::open(disk, &volumes_folder, &open, &ledger.accounts());
         if !read_only {
             remove_strangers(&ledger, &set, &**disk, &volumes_folder)?;

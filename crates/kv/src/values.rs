@@ -31,8 +31,6 @@ use crate::record::Place;
 use crate::vault::{Account, Accounts, Address, Blocks, VaultError, Volume, count_unknown, remove_unknown};
 use crate::{Config, KvError};
 
-/// Files of volumes that are open at the same time, beside those that somebody reads at the moment.
-pub(crate) const OPEN_VOLUMES_MAX: u32 = 64;
 /// What an item costs in a cache beside its bytes.
 const EXTRA_BYTES: usize = 96;
 /// About what a block takes.

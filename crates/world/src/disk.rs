@@ -66,6 +66,9 @@ pub struct DiskRoom {
     pub bytes: u64,
 }
 
+/// So many files of one kind may be kept open anywhere.
+pub(crate) const FILES_MAX_LEAST: u32 = 64;
+
 /// The files of one machine.
 pub trait Disk: Send + Sync + Debug {
     /// Makes a folder; fine if it is there. Not durable before its parent is synced.
@@ -118,6 +121,11 @@ pub trait Disk: Send + Sync + Debug {
     fn room(&self, folder: &Path) -> io::Result<Option<DiskRoom>> {
         let _ = folder;
         Ok(None)
+    }
+
+    /// How many files of one kind somebody may keep open to read them, beside what all others open.
+    fn files_max(&self) -> u32 {
+        FILES_MAX_LEAST
     }
 }
 

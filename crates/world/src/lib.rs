@@ -26,5 +26,5 @@ pub use disk::{
     write_all_durable_at,
 };
 pub use gate::Gate;
-pub use real::RealDisk;
+pub use real::{RealDisk, files_max};
 pub use turn::{give_way, wake_soon};

@@ -12,15 +12,26 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rustix::io::ReadWriteFlags;
+use rustix::process::{Resource, getrlimit};
 
 use crate::buffer::is_aligned;
-use crate::disk::{Access, Barrier, Disk, DiskRoom, Durably, File, Lock, Open, write_all_at};
+use crate::disk::{Access, Barrier, Disk, DiskRoom, Durably, FILES_MAX_LEAST, File, Lock, Open, write_all_at};
 use crate::room;
 
 /// How a call is refused that has done nothing: where it is not there, or a sandbox or a file system does not take it.
 const REFUSED: [i32; 5] = [libc::ENOSYS, libc::EPERM, libc::EINVAL, libc::ESPIPE, libc::EOPNOTSUPP];
 const ZEROES_BYTES: usize = 1 << 20;
 static ZEROES: [u8; ZEROES_BYTES] = [0; ZEROES_BYTES];
+
+/// Of what a process may open, one part in so many; more files than that gain nothing.
+const FILES_PART: u64 = 32;
+const FILES_MAX: u32 = 4096;
+
+/// [`Disk::files_max`] of a process that may open so many.
+#[must_use]
+pub fn files_max(descriptors: u64) -> u32 {
+    u32::try_from(descriptors / FILES_PART).unwrap_or(u32::MAX).clamp(FILES_MAX_LEAST, FILES_MAX)
+}
 
 /// The files of this machine.
 #[derive(Clone, Copy, Debug, Default)]
@@ -100,6 +111,10 @@ impl Disk for RealDisk {
         // What root alone may take is not for a store, and a file system that counts nothing says zero of both.
         let room = DiskRoom { free_bytes: bytes(facts.f_bavail), bytes: bytes(facts.f_blocks) };
         Ok((room.bytes > 0).then_some(room))
+    }
+
+    fn files_max(&self) -> u32 {
+        files_max(getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX))
     }
 }
 
@@ -227,6 +242,14 @@ mod tests {
     use crate::{AlignedBuffer, BLOCK_BYTES, read_exact_at, write_all_durable_at};
 
     const TEST: Barrier = Barrier::new("world: a test");
+
+    #[test]
+    fn who_may_open_many_keeps_more_open() {
+        let cases = [(0, 64), (1_024, 64), (20_000, 625), (524_288, 4_096), (u64::MAX, 4_096)];
+        assert_eq!(cases.map(|(descriptors, _)| (descriptors, files_max(descriptors))), cases);
+        let own = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        assert_eq!(RealDisk.files_max(), files_max(own));
+    }
 
     #[test]
     fn what_is_written_back_is_as_it_was_written() {

@@ -98,6 +98,10 @@ impl Disk for SlowDisk {
         self.disk.room(folder)
     }
 
+    fn files_max(&self) -> u32 {
+        self.disk.files_max()
+    }
+
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>> {
         self.disk.lock(path)
     }
