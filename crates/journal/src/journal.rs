@@ -22,7 +22,7 @@ use crate::layout::{BLOCK_BYTES, SegmentHead, block_of, length};
 use crate::listing;
 use crate::reader::Source;
 use crate::recovery::{self, Found, Recovery};
-use crate::segment::{self, Files, Segment, Segments};
+use crate::segment::{self, Files, Leaving, Segment, Segments};
 use crate::{JournalError, append, barrier, cut};
 
 /// A log on this machine's disk. Shared by [`Arc`]; all methods may be called from many threads.
@@ -68,6 +68,8 @@ pub(crate) struct Making {
     pub(crate) recycled: Vec<(PathBuf, Arc<Segment>)>,
     /// The bytes of all archived segments that nobody else has to release.
     pub(crate) archived_bytes: u64,
+    /// Released ones that are read by somebody: one for each who was about it at that moment.
+    pub(crate) leaving: Vec<Leaving>,
     /// Whether a trimmed segment is gone is unknown.
     pub(crate) trim_failed: Option<JournalError>,
 }

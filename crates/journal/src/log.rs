@@ -251,7 +251,7 @@ pub trait Log: Send + Sync + Debug {
     }
 
     /// Gives one of [`Log::sealed`] back, by its first place, durably: from then on reads there are `NotFound`. A reader under
-    /// way in it comes to its end. A long entry is gone with the first of the stretches that it crosses.
+    /// way in it comes to the end of that one. A long entry is gone with the first of the stretches that it crosses.
     ///
     /// # Errors
     /// `NotFound` if none of that name is kept. As the disk says: then it may be gone or not, and nothing more is trimmed or

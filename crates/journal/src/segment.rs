@@ -8,11 +8,13 @@
 //! and shuts the oldest of many · a segment that is written to has a descriptor of its own ([`Segment::writer`]).
 //! A trimmed segment that is kept changes its name only (`%016x.archived`, or `%016x.kept` where its owner releases it;
 //! [`Segment::archive`]): it stays where it is in the order of the log, and no second write is needed to keep history. If the
-//! next one had begun before its end, the new name says where: once that one is gone, nothing else would.
+//! next one had begun before its end, the new name says where: once that one is gone, nothing else would. A released one loses its name,
+//! and then its room in steps, once nobody reads its file ([`Segment::leave`]), whoever lists it still.
 
 use std::collections::VecDeque;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use assent_world::{Access, Barrier, Disk, File, Open, write_all_at};
@@ -41,16 +43,8 @@ pub(crate) struct Segment {
     writer: Mutex<Option<Arc<dyn File>>>,
     reader: Mutex<Option<Arc<dyn File>>>,
     marks: Mutex<Vec<u64>>,
-    /// Its file, from the moment when its name is to go.
-    leaving: OnceLock<Arc<dyn File>>,
-}
-
-impl Drop for Segment {
-    fn drop(&mut self) {
-        if let Some(file) = self.leaving.take() {
-            file.give_back();
-        }
-    }
+    /// Files that somebody may read by still, beside the one that readers share.
+    lent: Mutex<Vec<Weak<dyn File>>>,
 }
 
 /// A log's files of one moment, in order.
@@ -113,7 +107,7 @@ impl Segment {
             writer,
             reader: Mutex::default(),
             marks: Mutex::default(),
-            leaving: OnceLock::new(),
+            lent: Mutex::default(),
         }
     }
 
@@ -126,7 +120,15 @@ impl Segment {
 
     /// Lets go of the file that readers share: what is gone from the folder gives its room back.
     pub(crate) fn shut(&self) {
-        *self.reader.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        reader.take().into_iter().for_each(|file| self.lends(&file));
+    }
+
+    /// Nobody gets this file here any more; who has it goes on with it.
+    fn lends(&self, file: &Arc<dyn File>) {
+        let mut lent = self.lent.lock().unwrap_or_else(PoisonError::into_inner);
+        lent.retain(|file| file.strong_count() > 0);
+        lent.push(Arc::downgrade(file));
     }
 
     /// Its file, as it is named now.
@@ -159,14 +161,13 @@ impl Segment {
         Ok(())
     }
 
-    /// Its file, to be given to [`Segment::leave`] once its name is gone. What cannot be opened goes all at once.
-    pub(crate) fn to_leave(&self, disk: &dyn Disk) -> Option<Arc<dyn File>> {
-        disk.open(self.path(), Open { access: Access::Write, direct: false }).ok()
-    }
-
-    /// Its name is gone for good: its room comes back in steps once nobody reads it.
-    pub(crate) fn leave(&self, file: Arc<dyn File>) {
-        _ = self.leaving.set(file);
+    /// Its name is gone for good, and nobody opens it any more: what is needed to see when it is read no more. `file` is open to be cut.
+    pub(crate) fn leave(&self, file: Arc<dyn File>) -> Leaving {
+        // What a crash left unsynced was written anew by the opening, and has a writer still.
+        self.retire();
+        self.shut();
+        let read = std::mem::take(&mut *self.lent.lock().unwrap_or_else(PoisonError::into_inner));
+        Leaving { read, file }
     }
 
     /// Forgets where batches begin: memory must not grow with history. A walk in here begins at the segment's first batch.
@@ -203,7 +204,8 @@ impl Segment {
 
     /// Nothing more will be laid into it. Writes under way have the file.
     pub(crate) fn retire(&self) {
-        *self.writer.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        writer.take().into_iter().for_each(|file| self.lends(&file));
     }
 
     /// Remembers that a batch begins here. Only what is behind all that is remembered counts.
@@ -225,6 +227,32 @@ impl Segment {
     pub(crate) fn inherit(&self, other: &Self) {
         let marks = other.marks.lock().unwrap_or_else(PoisonError::into_inner).clone();
         *self.marks.lock().unwrap_or_else(PoisonError::into_inner) = marks;
+    }
+}
+
+/// The file of a released segment, which nobody can open any more. Its room comes back in steps once it is dropped, and not when the last one who
+/// reads it is done: he may be somebody who waits, and a disk that is told of freed blocks stands still.
+#[derive(Debug)]
+pub(crate) struct Leaving {
+    read: Vec<Weak<dyn File>>,
+    file: Arc<dyn File>,
+}
+
+impl Leaving {
+    /// Whether somebody reads it. Who only lists it may go on with that: it is not to be had for him.
+    pub(crate) fn is_read(&self) -> bool {
+        self.read.iter().any(|file| file.strong_count() > 0)
+    }
+}
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        // Read still, it goes with whoever reads it last.
+        if !self.is_read() {
+            // Whatever he read who was the last to let go of it comes before it is cut.
+            fence(Ordering::Acquire);
+            self.file.give_back();
+        }
     }
 }
 

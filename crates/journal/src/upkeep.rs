@@ -6,11 +6,11 @@
 
 use std::io;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, PoisonError, TryLockError};
 use std::time::Duration;
 
 use assent_ids::Lsn;
-use assent_world::{Barrier, File};
+use assent_world::{Access, Barrier, File, Open};
 
 use crate::JournalError;
 use crate::barrier;
@@ -19,7 +19,7 @@ use crate::closed;
 use crate::error::refused;
 use crate::group::Landed;
 use crate::journal::{Journal, Making};
-use crate::segment::{self, Segment};
+use crate::segment::{self, Leaving, Segment};
 
 /// How often an open journal is looked after, if nothing is due before.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -30,6 +30,8 @@ impl Journal {
     ///
     /// Failures show in [`Log::state`](crate::Log::state) and at the next append.
     pub fn maintain(&self) -> Duration {
+        // Also of one that takes nothing more: readers go on.
+        self.let_leave();
         let (end, stocked) = {
             let core = self.core();
             if core.closed.is_some() {
@@ -58,6 +60,15 @@ impl Journal {
         let due = self.backlog().due(&self.config);
         if due.is_some_and(|due| due <= self.clock.now()) {
             _ = self.sync_backlog(self.landed.load(Ordering::Acquire));
+        }
+    }
+
+    /// Gives the room of released segments back that were read when they were released. Whoever is at work there does it himself.
+    fn let_leave(&self) {
+        match self.making.try_lock() {
+            Ok(mut making) => making.leaving.retain(Leaving::is_read),
+            Err(TryLockError::Poisoned(making)) => making.into_inner().leaving.retain(Leaving::is_read),
+            Err(TryLockError::WouldBlock) => {}
         }
     }
 
@@ -249,15 +260,15 @@ impl Journal {
     /// and it waits for him, too.
     fn remove(&self, segment: &Arc<Segment>, barrier: Barrier, making: &mut Making) -> Result<(), JournalError> {
         let (archived, disk) = (segment.is_archived(), &*self.files.disk);
-        let unread = Arc::strong_count(segment) == 1;
         let mut again = making.recycled.len() < self.waiting_max() && segment.head.size == self.config.log_size;
         // What is to stay free comes first.
         again = again && !self.is_short(0);
         let free = (0..).map(segment::recycled_name).map(|name| self.folder.join(name));
         let waits =
             free.into_iter().find(|path| making.recycled.iter().all(|(taken, _)| taken != path)).unwrap_or_default();
-        // Whoever lists it still may read it for long: not one descriptor, and all of its room, for each that he lists.
-        let leaving = if again || !unread || barrier != barrier::RELEASE { None } else { segment.to_leave(disk) };
+        // What cannot be opened goes all at once, with whoever reads it last.
+        let to_cut = || disk.open(segment.path(), Open { access: Access::Write, direct: false }).ok();
+        let leaving = if again || barrier != barrier::RELEASE { None } else { to_cut() };
         let removed = if again { disk.rename(segment.path(), &waits) } else { disk.unlink(segment.path()) };
         match removed {
             // Somebody has put it elsewhere, as he may do with what is archived.
@@ -265,9 +276,8 @@ impl Journal {
             other => other.map_err(|error| refused("removing", segment.path(), &error))?,
         }
         disk.sync_dir(&self.folder, barrier).map_err(|error| refused("syncing", &self.folder, &error))?;
-        if let Some(file) = leaving {
-            segment.leave(file);
-        }
+        making.leaving.extend(leaving.map(|file| segment.leave(file)));
+        making.leaving.retain(Leaving::is_read);
         if again {
             segment.forget_marks();
             making.recycled.push((waits, Arc::clone(segment)));
