@@ -10,7 +10,8 @@ use crate::failure::Failure;
 
 /// Journals, checkpoints, listeners, event queues, standard streams.
 const OWN: u64 = 64;
-/// Files of a store's journal that are read from, where few may be open, and of its ledger. Where few are left, half of what is left.
+/// Files of an engine's journal that are read from, where few may be open, and of its ledger or its index. Where few are left, each engine is
+/// taken to have as much of it as the connections.
 const JOURNAL_LEAST: u64 = 128;
 const LEDGER: u64 = 64;
 /// Of each registered resource: the agent's connections, and a few that are being closed.
@@ -48,26 +49,53 @@ impl Places {
     }
 }
 
-/// Raises the process's limit as far as it may, and shares it out.
-///
-/// # Errors
-/// `Invalid` if not even one connection would fit.
-pub(crate) fn places(
-    connections_max: u32,
-    resources: usize,
-    has_store: bool,
-    has_documents: bool,
-) -> Result<Places, Failure> {
-    let limit = getrlimit(Resource::Nofile);
-    // Nothing is lost if it may not: the limit stays as it was.
-    _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
-    let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    let places = share(descriptors, connections_max, resources, has_store)?.with_documents(has_documents);
-    if places.protocol < connections_max {
-        let Places { protocol, .. } = places;
-        warn!("{descriptors} descriptors allow {protocol} connections, not {connections_max}; raise ulimit -n");
+/// What the process may open. Engines look at its limit when they are opened: whoever opens one has one of these.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Descriptors(u64);
+
+/// Engines that keep files open to read them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Engines {
+    pub(crate) store: bool,
+    pub(crate) documents: bool,
+}
+
+impl Engines {
+    fn many(self) -> u64 {
+        u64::from(self.store) + u64::from(self.documents)
     }
-    Ok(places)
+
+    /// What they keep open, of a process that may open so many.
+    fn files(self, descriptors: u64) -> u64 {
+        let most = u64::from(files_max(descriptors));
+        let journal = most.max(JOURNAL_LEAST) + LEDGER;
+        // A store has volumes, too.
+        (if self.store { journal + most } else { 0 }) + if self.documents { journal } else { 0 }
+    }
+}
+
+impl Descriptors {
+    /// Raises the process's limit as far as it may.
+    pub(crate) fn raised() -> Self {
+        let limit = getrlimit(Resource::Nofile);
+        // Nothing is lost if it may not: the limit stays as it was.
+        _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+        Self(getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX))
+    }
+
+    /// Shares them out.
+    ///
+    /// # Errors
+    /// `Invalid` if not even one connection would fit.
+    pub(crate) fn places(self, connections_max: u32, resources: usize, engines: Engines) -> Result<Places, Failure> {
+        let Self(descriptors) = self;
+        let places = share(descriptors, connections_max, resources, engines)?.with_documents(engines.documents);
+        if places.protocol < connections_max {
+            let Places { protocol, .. } = places;
+            warn!("{descriptors} descriptors allow {protocol} connections, not {connections_max}; raise ulimit -n");
+        }
+        Ok(places)
+    }
 }
 
 impl Places {
@@ -81,7 +109,7 @@ impl Places {
     }
 }
 
-fn share(descriptors: u64, connections_max: u32, resources: usize, has_store: bool) -> Result<Places, Failure> {
+fn share(descriptors: u64, connections_max: u32, resources: usize, engines: Engines) -> Result<Places, Failure> {
     let admin = ADMIN.min(connections_max);
     let resources = u64::try_from(resources).unwrap_or(u64::MAX).saturating_mul(EACH_RESOURCE);
     let kept = OWN.saturating_add(resources).saturating_add(TURNED_AWAY).saturating_add(admin.into());
@@ -90,13 +118,10 @@ fn share(descriptors: u64, connections_max: u32, resources: usize, has_store: bo
             Kind::Invalid,
             format!("{descriptors} descriptors; at least {} are needed: raise ulimit -n", kept.saturating_add(1)),
         )),
-        left if has_store => {
-            // Of its volumes, as many.
-            let files = u64::from(files_max(descriptors));
-            let left = left - (files.max(JOURNAL_LEAST) + files + LEDGER).min(left / 2);
+        left => {
+            let left = left - engines.files(descriptors).min(left * engines.many() / (engines.many() + 1));
             Ok(Places { protocol: u32::try_from(left).unwrap_or(u32::MAX).min(connections_max), admin, docs: 0 })
         }
-        left => Ok(Places { protocol: u32::try_from(left).unwrap_or(u32::MAX).min(connections_max), admin, docs: 0 }),
     }
 }
 
@@ -104,11 +129,14 @@ fn share(descriptors: u64, connections_max: u32, resources: usize, has_store: bo
 mod tests {
     use super::*;
 
+    const NONE: Engines = Engines { store: false, documents: false };
+    const STORE: Engines = Engines { store: true, ..NONE };
+
     #[test]
     fn connections_take_only_what_the_engines_leave() {
-        assert_eq!(share(u64::MAX, 1_024, 3, false).ok(), Some(Places { protocol: 1_024, admin: 64, docs: 0 }));
+        assert_eq!(share(u64::MAX, 1_024, 3, NONE).ok(), Some(Places { protocol: 1_024, admin: 64, docs: 0 }));
         assert_eq!(
-            share(64 + 24 + 64 + 64 + 10, 1_024, 3, false).ok(),
+            share(64 + 24 + 64 + 64 + 10, 1_024, 3, NONE).ok(),
             Some(Places { protocol: 10, admin: 64, docs: 0 })
         );
         let halved = |protocol: u32| {
@@ -121,14 +149,17 @@ mod tests {
             (places.protocol, assets)
         };
         assert_eq!((shared(1_024, true), shared(1, true), shared(9, false)), ((512, 512), (1, 1), (9, 0)));
-        let stored = |left: u64| share(192 + left, 1_024, 0, true).ok().map(|places| places.protocol);
+        let stored = |left: u64| share(192 + left, 1_024, 0, STORE).ok().map(|places| places.protocol);
         assert_eq!((stored(1_000), stored(38), stored(1)), (Some(744), Some(19), Some(1)));
         assert_eq!(stored(20_000), Some(1_024), "engines keep what they open, and there is enough for all");
-        let refused = share(64 + 64 + 64, 1_024, 0, false).unwrap_err();
+        let both = Engines { documents: true, ..STORE };
+        let served = |left: u64| share(192 + left, 1_024, 0, both).ok().map(|places| places.protocol);
+        assert_eq!((served(1_000), served(38)), (Some(552), Some(13)), "documents keep a journal and an index");
+        let refused = share(64 + 64 + 64, 1_024, 0, NONE).unwrap_err();
         assert_eq!(
             (refused.kind, refused.message.as_str()),
             (Kind::Invalid, "192 descriptors; at least 193 are needed: raise ulimit -n")
         );
-        assert!(share(193, 1_024, 0, true).is_ok());
+        assert!(share(193, 1_024, 0, STORE).is_ok());
     }
 }

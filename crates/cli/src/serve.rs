@@ -31,7 +31,7 @@ use crate::args::Serve;
 use crate::assets::numbers::Numbers;
 use crate::assets::serve::{Served, others};
 use crate::config::{Config, Engine, Flag, HISTORY_BYTES_MAX, LostDecision, Resource, StateEngine};
-use crate::descriptors;
+use crate::descriptors::{self, Descriptors};
 use crate::entrance;
 use crate::failure::Failure;
 use crate::logging;
@@ -96,6 +96,8 @@ fn flags(arguments: &Serve) -> Vec<Flag> {
 
 /// What was opened: journals and the engines over them.
 struct House {
+    /// Raised before anything is opened.
+    descriptors: Descriptors,
     clock: Arc<dyn Clock>,
     identity: Identity,
     keeper: Option<Keeper>,
@@ -146,7 +148,9 @@ impl House {
                 "--restored is about a coordinator's decisions, and the configuration has no [coordinator]",
             ));
         }
-        let mut house = Self { clock, identity, keeper: None, coordinator: None, kv: None, documents: None };
+        let descriptors = Descriptors::raised();
+        let mut house =
+            Self { descriptors, clock, identity, keeper: None, coordinator: None, kv: None, documents: None };
         if let Some(section) = &config.coordinator {
             let state = house.state(&folder.join("coordinator"), section, is_restored)?;
             let settings = assent_coordinator::Config {
@@ -292,7 +296,8 @@ impl House {
     fn start(&self, config: &Config, log_level: Option<LogLevel>) -> Result<Running, Failure> {
         let (metrics, health) = (Arc::new(Metrics::default()), Arc::new(Health::default()));
         let (many, resources) = (config.server.connections_max, config.resources.len());
-        let places = descriptors::places(many, resources, config.kv.is_some(), config.documents.is_some())?;
+        let open = descriptors::Engines { store: config.kv.is_some(), documents: config.documents.is_some() };
+        let places = self.descriptors.places(many, resources, open)?;
         let (places, clients_max) = places.with_assets(config.assets.is_some());
         let assets = config.assets.as_ref().map(|assets| serve_assets(config, assets, clients_max, &metrics, &health));
         let assets = assets.transpose()?;

@@ -27,7 +27,7 @@ use super::numbers::Numbers;
 use super::options::{Acknowledge, Serve};
 use super::{LOG, SNAPSHOTS};
 use crate::config::Identity;
-use crate::descriptors::{self, ADMIN as ADMIN_CONNECTIONS_MAX};
+use crate::descriptors::{ADMIN as ADMIN_CONNECTIONS_MAX, Descriptors, Engines};
 use crate::failure::Failure;
 use crate::logging;
 
@@ -199,7 +199,7 @@ fn alone(arguments: &Serve, clients_max: usize) -> Result<Served, Failure> {
 /// Connections that the process has descriptors for, beside what its log needs.
 fn places() -> Result<usize, Failure> {
     let most = u32::try_from(CLIENTS_MAX).unwrap_or(u32::MAX);
-    let places = descriptors::places(most, 0, false, false)?;
+    let places = Descriptors::raised().places(most, 0, Engines::default())?;
     Ok(usize::try_from(places.protocol).unwrap_or(CLIENTS_MAX))
 }
 
