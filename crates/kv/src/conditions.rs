@@ -125,7 +125,7 @@ impl Kv {
         ops: &[Op<'_>],
         durability: Durability,
     ) -> Result<Lsn, KvError> {
-        self.pause(ops);
+        let _among = self.pause(ops);
         let judged = self.batch_if_begin(conditions, ops, durability)?;
         self.wait_judged(judged)
     }

@@ -50,6 +50,7 @@ mod compaction;
 mod conditions;
 mod config;
 mod covers;
+mod crowd;
 mod desk;
 mod errand;
 mod error;

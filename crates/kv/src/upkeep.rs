@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use assent_runs::{AtOnce, Pace};
 
+use crate::crowd::Among;
 use crate::desk::Desk;
 use crate::pressure::{self, Pressure};
 use crate::space;
@@ -205,6 +206,11 @@ impl Kv {
     /// like wait so long themselves; whoever calls [`Kv::batch_begin`] may do something else meanwhile.
     #[must_use]
     pub fn delay(&self, ops: &[Op<'_>]) -> Duration {
+        self.behind(ops).0
+    }
+
+    /// The same, and whether compactions set the pace of all who write.
+    fn behind(&self, ops: &[Op<'_>]) -> (Duration, bool) {
         let (debt, space) = (self.shared.ledger.debt(), self.space_debt());
         let pressure = Pressure {
             memory_bytes: debt.active_bytes + debt.immutable_bytes,
@@ -221,7 +227,7 @@ impl Kv {
             self.shared.ledger.space.tell();
             self.wanted.tell();
         }
-        delay
+        (delay, space.bytes > 0)
     }
 
     /// Until these are due, at the rate at which compactions give back what is dead.
@@ -236,9 +242,11 @@ impl Kv {
         self.shared.ledger.space.debt(self.shared.ledger.published().0, || self.shared.time.clock().now())
     }
 
-    /// With no lock held: nobody stands behind one that waits.
-    pub(crate) fn pause(&self, ops: &[Op<'_>]) {
-        let delay = self.delay(ops);
+    /// Begins a write that is waited for, and sleeps as long as it should: with no lock held, nobody stands behind one that waits.
+    /// What it answers is dropped with the write.
+    pub(crate) fn pause(&self, ops: &[Op<'_>]) -> Option<Among<'_>> {
+        let (delay, is_paced) = self.behind(ops);
+        let among = is_paced.then(|| self.crowd.enter());
         if delay > Duration::ZERO {
             {
                 let mut counts = self.counts();
@@ -247,6 +255,7 @@ impl Kv {
             }
             self.shared.time.clock().sleep(delay);
         }
+        among
     }
 
     fn is_due(&self) -> bool {

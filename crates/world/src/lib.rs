@@ -4,7 +4,7 @@
 //! Walk: [`Disk`] and [`File`] with their [`Barrier`]s, really [`RealDisk`] · [`Clock`], really [`RealClock`] ·
 //! [`Dice`], really [`RealDice`] · [`net`] sockets · [`Gate`] one futex word to wait at · [`AlignedBuffer`] memory
 //! for direct writes · [`stop`] named places where a process can be frozen · [`wake_soon`] and
-//! [`give_way`] a short turn at a core and a long one.
+//! [`give_way`] a short turn at a core and a long one, [`soon`] a short one for a while.
 //! Deliberately absent: any knowledge of journals, protocols or transactions.
 
 mod buffer;
@@ -27,4 +27,4 @@ pub use disk::{
 };
 pub use gate::Gate;
 pub use real::{RealDisk, files_max};
-pub use turn::{give_way, wake_soon};
+pub use turn::{Soon, give_way, soon, wake_soon};
