@@ -20,6 +20,7 @@ pub mod ledger;
 mod loads;
 mod meter;
 pub mod ours;
+mod pauses;
 pub mod pipe;
 pub mod race;
 pub mod scenario;

@@ -14,6 +14,7 @@ use super::client::{Client, Ground, Part, now};
 use super::keys::{self, mixed};
 use super::ledger::Ledger;
 use super::meter::{Look, rss_peak_mb, space};
+use super::pauses::Pauses;
 use super::pipe::{Call, Done, Pipe, Spill};
 use super::scenario::{Begin, Case, Job, Scenario};
 use super::store::{Member, Setup, Store, Write};
@@ -226,19 +227,20 @@ impl<'h> House<'h> {
             start: now(),
             stop: AtomicBool::new(false),
         };
-        let ended = AtomicBool::new(false);
+        let (ended, pauses) = (AtomicBool::new(false), Pauses::watch());
         let (outcome, scanned) = std::thread::scope(|scope| {
             let scanner = (self.case.scenario == Scenario::KvScan).then(|| scope.spawn(|| self.scan(&ended)));
             let outcome = clients(&ground);
             ended.store(true, Ordering::Relaxed);
             (outcome, scanner.map(std::thread::ScopedJoinHandle::join))
         });
+        let elapsed = outcome.as_ref().map_or(Duration::ZERO, |part| part.end).max(Duration::from_nanos(1));
+        done.figures.extend(pauses.ended(elapsed));
         let part = outcome?;
         let after = Look::at(folder);
         // Nobody leaves out of the figures what it still owes the disk.
         self.stores.iter().try_for_each(|store| store.flush())?;
         let settled = Look::settled(folder);
-        let elapsed = part.end.max(Duration::from_nanos(1));
         done.figures.extend(part.seconds.figures(elapsed));
         done.figures.extend(after.since(before, settled, elapsed, part.seconds.operations(), part.user_bytes));
         done.series.insert("ops_per_s".to_owned(), part.seconds.rate(elapsed));

@@ -53,8 +53,8 @@ fn one(case: &Case) -> Vec<ChartSpec> {
         ChartSpec { y_log: true, ..chart(ChartKind::Series, &title, &[&y], "microseconds") }
     };
     let tails = bars(
-        "Mean over 10-second windows of the longest GET and PUT",
-        &["get_max_10s_mean_us", "put_max_10s_mean_us"],
+        "Mean over 10-second windows of the longest GET, the longest PUT, and the machine's own longest pause",
+        &["get_max_10s_mean_us", "put_max_10s_mean_us", "pause_max_10s_mean_us"],
         "microseconds",
     );
     let space = bars(

@@ -7,7 +7,7 @@ use assent_bench::report::{Cell, Labels, Report, named, shown};
 use super::super::table;
 
 /// Figures and their heads.
-const FIGURES: [(&str, &str); 17] = [
+const FIGURES: [(&str, &str); 18] = [
     ("ops_per_s", "ops/s"),
     ("ops_per_s_last_sixth", "last sixth"),
     ("ops_ratio_20s_max", "20-s ratio"),
@@ -17,6 +17,7 @@ const FIGURES: [(&str, &str); 17] = [
     ("put_p50_us", "PUT p50 us"),
     ("put_p99_us", "p99"),
     ("put_max_10s_mean_us", "max/10 s"),
+    ("pause_max_10s_mean_us", "machine max/10 s"),
     ("batch_p50_us", "batch p50 us"),
     ("head_p50_us", "HEAD p50 us"),
     ("open_p50_us", "open p50 us"),
