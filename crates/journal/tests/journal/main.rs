@@ -16,6 +16,7 @@ mod gate;
 mod indirect;
 mod kept;
 mod late;
+mod leaving;
 mod policy;
 mod real;
 mod restarts;
