@@ -6,12 +6,14 @@
 //! gain nothing by the second on that machine (docs/PERFORMANCE.md). Not io_uring: at depth one it is the same write and the same flush; its depth a second
 //! waiting thread gives too, and whoever waits for a reaper of completions pays a wake-up more.
 //!
-//! Walk: [`Journal::reach`] waits until a place has landed and leads the open batch if it may · [`Journal::lead`] closes
-//! it, writes it outside the lock and lands it · [`Journal::sync_backlog`] is RPO > 0 and votes in that policy.
+//! Walk: [`Journal::reach`] waits until a place has landed and leads the open batch if it may · [`Journal::gather`] lets those run before who
+//! are about to come again · [`Journal::lead`] closes it, writes it outside the lock and lands it · [`Journal::sync_backlog`] is RPO > 0 and votes in that policy.
 //! Deliberately absent: a flusher thread, a timer before an acknowledgement of RPO 0, a retry after a failure.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
+use std::thread;
+use std::time::Duration;
 
 use assent_ids::Lsn;
 use assent_world::{Durably, File, write_all_at, write_all_durable_at};
@@ -19,6 +21,7 @@ use assent_world::{Durably, File, write_all_at, write_all_durable_at};
 use crate::JournalError;
 use crate::backlog::Unsynced;
 use crate::barrier;
+use crate::company::DEAR;
 use crate::group::{Core, Flight, Landed};
 use crate::journal::Journal;
 use crate::layout::bytes;
@@ -26,6 +29,8 @@ use crate::segment::Segment;
 
 /// So often somebody looks: for some microseconds.
 const LOOKS: u32 = 200;
+/// So often somebody who gathers lets others run.
+const LETS_RUN: u32 = 4;
 
 impl Journal {
     /// Waits until everything before `end` has landed: durable where RPO is 0, else in the kernel.
@@ -44,7 +49,9 @@ impl Journal {
                 return Err(JournalError::NotFound { lsn: Lsn(end) });
             }
             if end > core.tail && core.should_lead(self.config.in_flight()) {
-                self.lead(core);
+                if let Some(core) = self.gather(core) {
+                    self.lead(core);
+                }
                 continue;
             }
             if self.config.lazy() && core.waiters == 0 {
@@ -64,6 +71,35 @@ impl Journal {
             drop(core);
             seat.gate.wait(seat.seen, None);
         }
+    }
+
+    /// Lets those run whose batch has just landed, so that the one that is written now takes their next entries, too ([`Company`]). None
+    /// where somebody else has closed it meanwhile, or nobody may.
+    ///
+    /// [`Company`]: crate::company::Company
+    fn gather<'a>(&'a self, mut core: MutexGuard<'a, Core>) -> Option<MutexGuard<'a, Core>> {
+        let (turn, from) = (core.turn, core.open.entries());
+        if self.config.lazy() || !core.company.begin(from) {
+            return Some(core);
+        }
+        let begun = self.clock.now();
+        let mut took = Duration::ZERO;
+        for _ in 0..LETS_RUN {
+            drop(core);
+            thread::yield_now();
+            took = self.clock.now().since(begun);
+            core = self.core();
+            if core.turn != turn {
+                core.company.left(took);
+                return None;
+            }
+            if took > DEAR || !core.company.awaits(core.open.entries()) {
+                break;
+            }
+        }
+        let to = core.open.entries();
+        core.company.end((from, to), took);
+        (core.closed.is_none() && core.may_lead(self.config.in_flight())).then_some(core)
     }
 
     /// Looks for a moment whether a write into the page cache ends: it takes less than to sleep and to be woken. One thread at a time: a

@@ -11,6 +11,7 @@ use std::time::Duration;
 use assent_world::{File, Gate, Moment};
 
 use crate::buffer::Batch;
+use crate::company::Company;
 use crate::layout::{BATCH_BYTES, BLOCK_BYTES, block_from, length};
 use crate::segment::Segment;
 
@@ -69,12 +70,15 @@ pub(crate) struct Core {
     packs: bool,
     /// Bytes of the last closed batch.
     last_bytes: u64,
+    /// For whom the open batch waits.
+    pub(crate) company: Company,
 }
 
 #[derive(Debug)]
 struct Landing {
     turn: u64,
     end: u64,
+    entries: u32,
     gate: Option<Arc<Gate>>,
     landed: bool,
 }
@@ -168,6 +172,7 @@ impl Core {
             direct,
             packs,
             last_bytes: 0,
+            company: Company::default(),
         }
     }
 
@@ -232,6 +237,7 @@ impl Core {
         self.claimed = self.claimed.max(synced);
         self.last_entries = batch.entries();
         self.last_bytes = batch.end() - batch.lsn();
+        self.company.closed(self.last_entries);
         self.chains += batch.chains();
         self.tail = batch.end();
         batch.move_tail(&mut self.tail_block);
@@ -240,7 +246,8 @@ impl Core {
         self.waiters = 0;
         self.writing += 1;
         let flight = Flight { turn: self.turn, batch, segment: Arc::clone(&self.segment), file: self.segment.writer() };
-        self.flights.push_back(Landing { turn: self.turn, end: self.tail, gate, landed: false });
+        let (turn, end, entries) = (self.turn, self.tail, self.last_entries);
+        self.flights.push_back(Landing { turn, end, entries, gate, landed: false });
         self.turn += 1;
         flight
     }
@@ -278,6 +285,7 @@ impl Core {
         // In order: a later write that is done first waits for the earlier.
         while let Some(landing) = self.flights.pop_front_if(|landing| landing.landed) {
             landed.end = Some(landing.end);
+            self.company.landed(landing.entries, self.open.entries());
             landed.gates.extend(landing.gate);
         }
         let mut batch = batch;
@@ -303,9 +311,13 @@ impl Core {
     }
 
     /// Whether it is worth it: beside a write under way only with half as many entries as the last batch took. Else a
-    /// crowd's first comer would write alone, and the crowd wait for the next but one. No timer: it waits for a write.
+    /// crowd's first comer would write alone, and the crowd wait for the next but one. No timer: it waits for a write. And not
+    /// while somebody lets others run before he writes it, until the last of them has come.
     pub(crate) const fn should_lead(&self, in_flight: u32) -> bool {
-        self.may_lead(in_flight) && (self.writing == 0 || self.open.entries() >= self.last_entries / 2)
+        let entries = self.open.entries();
+        self.may_lead(in_flight)
+            && !self.company.awaits(entries)
+            && (self.writing == 0 || entries >= self.last_entries / 2)
     }
 
     /// Everyone who waits for anything.

@@ -14,6 +14,7 @@ mod barrier;
 mod buffer;
 mod closed;
 mod commit;
+mod company;
 mod config;
 mod cut;
 mod epochs;
