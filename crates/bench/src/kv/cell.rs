@@ -227,7 +227,7 @@ impl<'h> House<'h> {
             start: now(),
             stop: AtomicBool::new(false),
         };
-        let (ended, pauses) = (AtomicBool::new(false), Pauses::watch());
+        let (ended, pauses) = (AtomicBool::new(false), Pauses::watch(folder));
         let (outcome, scanned) = std::thread::scope(|scope| {
             let scanner = (self.case.scenario == Scenario::KvScan).then(|| scope.spawn(|| self.scan(&ended)));
             let outcome = clients(&ground);
@@ -235,7 +235,11 @@ impl<'h> House<'h> {
             (outcome, scanner.map(std::thread::ScopedJoinHandle::join))
         });
         let elapsed = outcome.as_ref().map_or(Duration::ZERO, |part| part.end).max(Duration::from_nanos(1));
-        done.figures.extend(pauses.ended(elapsed));
+        let (paused, disk) = pauses.ended(elapsed);
+        done.figures.extend(paused);
+        if !disk.is_empty() {
+            done.series.insert("disk_pause_max_10s_us".to_owned(), disk);
+        }
         let part = outcome?;
         let after = Look::at(folder);
         // Nobody leaves out of the figures what it still owes the disk.

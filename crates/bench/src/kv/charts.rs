@@ -53,8 +53,8 @@ fn one(case: &Case) -> Vec<ChartSpec> {
         ChartSpec { y_log: true, ..chart(ChartKind::Series, &title, &[&y], "microseconds") }
     };
     let tails = bars(
-        "Mean over 10-second windows of the longest GET, the longest PUT, and the machine's own longest pause",
-        &["get_max_10s_mean_us", "put_max_10s_mean_us", "pause_max_10s_mean_us"],
+        "Mean over 10-second windows of the longest GET, the longest PUT, the longest read of a block that no store has, and the processors' own longest pause",
+        &["get_max_10s_mean_us", "put_max_10s_mean_us", "disk_pause_max_10s_mean_us", "pause_max_10s_mean_us"],
         "microseconds",
     );
     let space = bars(

@@ -7,7 +7,8 @@
 //!   FOLDER/STORE-MARK/store-0 ..     the store's own files
 //! ```
 //! A copy begins with nothing of it in memory, whoever made it: its pages, and those of what is kept, are let go once they are on the disk.
-//! Else a store would read pages that its own limit of memory does not count.
+//! Else a store would read pages that its own limit of memory does not count. And the disk rests behind it,
+//! a second for 200 MiB: what stands beneath a disk may be busy with four GiB for some seconds more, and the first to read would wait for it.
 //!
 //! Walk: [`lock`] before the first cell · [`Loads::copy`] loads if it must, and copies.
 //! Deliberately absent: links instead of copies. Some stores write into files that they wrote before.
@@ -15,12 +16,14 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use assent_kind::Kind;
-use assent_world::{Disk as _, Lock, RealDisk};
+use assent_world::{Clock as _, Disk as _, Lock, RealClock, RealDisk};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::meter::space;
 use super::race::{clean, remove};
 use super::scenario::Case;
 use super::store::Named;
@@ -29,6 +32,8 @@ use crate::report::sink::replace;
 use crate::report::{Figures, Labels};
 
 const LOADED: &str = "loaded.json";
+/// The disk rests a second for so many bytes of a copy.
+const REST_BYTES: u64 = 200 << 20;
 
 /// How it was loaded, and what that took.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -103,6 +108,7 @@ impl<'p> Loads<'p> {
             }
         };
         copy(&kept, to).map_err(failed)?;
+        RealClock.sleep(Duration::from_millis(space(to) * 1_000 / REST_BYTES));
         Ok(Ok(loaded.figures))
     }
 }
