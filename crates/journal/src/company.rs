@@ -19,13 +19,15 @@ use std::time::Duration;
 pub(crate) const DEAR: Duration = Duration::from_micros(500);
 /// As if so few had come so often in a row.
 const DEAR_COUNTS: u32 = 4;
+/// A batch of so many entries goes at once: a sync each hundred costs little, and whoever lays many at a time is not about to come again.
+const ENOUGH: u32 = 128;
 /// Then 4,096 batches are passed, and no more.
 const FEW_MAX: u32 = 12;
 
 /// Who is expected, and whether it is worth it.
 #[derive(Debug, Default)]
 pub(crate) struct Company {
-    /// So many entries the open batch has once all have come again whose batches have landed since the last was closed.
+    /// So many entries the open batch has once all have come again whose batches have landed since the last was closed; no more than are enough.
     expected: u32,
     /// Somebody lets others run until there are so many, and leads then.
     gathers: Option<u32>,
@@ -38,7 +40,7 @@ pub(crate) struct Company {
 impl Company {
     /// So many entries have landed, with so many in the open batch.
     pub(crate) fn landed(&mut self, entries: u32, open: u32) {
-        self.expected = self.expected.max(open).saturating_add(entries);
+        self.expected = self.expected.max(open).saturating_add(entries).min(ENOUGH);
     }
 
     /// Whether an open batch of so many entries is somebody's who gathers, and not whole yet.
@@ -145,6 +147,8 @@ mod tests {
         assert!(!company.begin(1), "the one who came again is all there is");
         company.landed(4, 4);
         assert!(!company.begin(8) && !company.begin(9));
+        company.landed(1_000, 0);
+        assert!(!company.begin(ENOUGH) && company.begin(ENOUGH - 1) && !company.awaits(ENOUGH));
     }
 
     #[test]
