@@ -15,12 +15,12 @@
 
 use std::time::Duration;
 
+/// A batch of so many entries goes at once: a sync each hundred costs little, and whoever lays many at a time is not about to come again.
+const ENOUGH: u32 = 128;
 /// To let others run has taken somebody's whole turn, if it takes longer.
 pub(crate) const DEAR: Duration = Duration::from_micros(500);
 /// As if so few had come so often in a row.
 const DEAR_COUNTS: u32 = 4;
-/// A batch of so many entries goes at once: a sync each hundred costs little, and whoever lays many at a time is not about to come again.
-const ENOUGH: u32 = 128;
 /// Then 4,096 batches are passed, and no more.
 const FEW_MAX: u32 = 12;
 

@@ -88,21 +88,21 @@ impl Pauses {
             whole.all += seen.all;
         }
         let disk = self.disk.take().and_then(|thread| thread.join().ok().flatten());
-        let mut figures = whole.longest("pause", elapsed);
-        figures.extend(disk.iter().flat_map(|seen| seen.longest("disk_pause", elapsed)));
-        let windows = disk.map_or_else(Vec::new, |seen| seen.longest.maxima_us(Tail::Get, elapsed));
+        let mut figures = whole.figures("pause", elapsed);
         if !figures.is_empty() {
             let looked = RealClock.now().since(self.since).as_secs_f64().max(1e-9);
             let percent = whole.all.as_secs_f64() * 100.0 / processors / looked;
             figures.insert("paused_percent".to_owned(), percent);
         }
+        figures.extend(disk.iter().flat_map(|seen| seen.figures("disk_pause", elapsed)));
+        let windows = disk.map_or_else(Vec::new, |seen| seen.longest.maxima_us(Tail::Get, elapsed));
         (figures, windows)
     }
 }
 
 impl Seen {
     /// The mean over 10-second windows of the longest, and the longest of all.
-    fn longest(&self, what: &str, elapsed: Duration) -> Figures {
+    fn figures(&self, what: &str, elapsed: Duration) -> Figures {
         let Some(mean) = self.longest.mean_of_maxima_us(Tail::Get, elapsed) else { return Figures::new() };
         let maxima = self.longest.maxima_us(Tail::Get, elapsed).into_iter().map(|(_, longest)| longest);
         let longest = maxima.fold(0.0, f64::max);
