@@ -53,9 +53,9 @@ impl Held {
     }
 
     /// The block of the index that stands there.
-    pub(crate) fn index(&self, place: Place) -> Option<&Block> {
+    pub(crate) fn index(&self, place: Place) -> Option<&Arc<Block>> {
         let at = self.index.binary_search_by_key(&place.offset, |(offset, _)| *offset).ok()?;
-        self.index.get(at).map(|(_, block)| &**block)
+        self.index.get(at).map(|(_, block)| block)
     }
 }
 

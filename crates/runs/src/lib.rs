@@ -7,7 +7,7 @@
 //!   look     View: one version of everything, pinned; memtables and runs, the newest first
 //! ```
 //! Memory: `arena`, `memtable`, `ranges`, `version` · files: `block`, `seal`, `filter`, `run*`, `level`, `merged`, `parts`,
-//! `cache`, `doorkeeper`, `held`, `memo`, `open_runs` · what is durable: `manifest`, `book` · what happens: `policy`, `step`, `runs`, `bulk` · who looks: `view`, `walk`.
+//! `cache`, `doorkeeper`, `held`, `memo`, `open_runs` · what is durable: `manifest`, `book` · what happens: `policy`, `step`, `runs`, `bulk` · who looks: `view`, `walk`, `in_order`.
 //! Deliberately absent: threads, a log of its own, and what keys and values mean.
 #![forbid(unsafe_code)]
 
@@ -26,6 +26,7 @@ mod filter;
 #[doc(hidden)]
 pub mod fuzzing;
 mod held;
+mod in_order;
 mod level;
 mod manifest;
 mod memo;
@@ -62,6 +63,7 @@ pub use config::Config;
 pub use entry::{Change, Entry, Range};
 pub use error::RunsError;
 pub use facts::{Debt, Facts, LevelFacts, Opened, Verified};
+pub use in_order::InOrder;
 pub use open_runs::{OpenRuns as OpenFiles, Slot};
 pub use owner::{AtOnce, Fate, Go, Owner, Pace, Tally};
 pub use runs::Runs;

@@ -130,9 +130,24 @@ impl Run {
             None => self.place_for(&*self.block(index)?, index, key)?,
         };
         let Some(data) = data else { return Ok(None) };
-        let block = self.block(data)?;
-        let became = block.get(key).map_err(|malformed| self.malformed(data, malformed))?;
+        self.entry_in(&*self.block(data)?, data, key)
+    }
+
+    /// What a block of this run, which stands there, says that a key became.
+    pub(crate) fn entry_in(&self, block: &Block, at: Place, key: &[u8]) -> Result<Option<OwnedEntry>, RunsError> {
+        let became = block.get(key).map_err(|malformed| self.malformed(at, malformed))?;
         Ok(became.map(|(seq, value)| OwnedEntry { seq, value: value.map(Row::from_slice) }))
+    }
+
+    /// The block of the index that says where a key would be, and where it stands itself.
+    pub(crate) fn index_for(&self, key: &[u8]) -> Result<Option<(Arc<Block>, Place)>, RunsError> {
+        let opened = self.opened()?;
+        let Some(at) = self.place_for(&opened.top, opened.footer.top, key)? else { return Ok(None) };
+        let block = match self.held()?.index(at) {
+            Some(block) => Arc::clone(block),
+            None => self.block(at)?,
+        };
+        Ok(Some((block, at)))
     }
 
     /// A walk, which stands nowhere at first.
@@ -181,7 +196,7 @@ impl Run {
         block.map(Arc::new).map_err(|malformed| self.malformed(place, malformed))
     }
 
-    fn may_hold(&self, hash: u64) -> Result<bool, RunsError> {
+    pub(crate) fn may_hold(&self, hash: u64) -> Result<bool, RunsError> {
         match self.held()?.filter() {
             Some(filter) => Ok(filter.may_hold(hash)),
             None => Ok(self.filter()?.may_hold(hash)),

@@ -152,9 +152,19 @@ impl Version {
     /// What a key became as of a seq, as it stands in memory or else in the files. Not by the memo, which goes on to tell of a value that
     /// a step has buried, and for which a walk over much that nobody else asks for has no room.
     pub(crate) fn newest(&self, key: &[u8], as_of: u64) -> Result<Option<OwnedEntry>, RunsError> {
+        self.newest_by(key, as_of, |hash| self.find_in_runs(key, hash))
+    }
+
+    /// The same for whoever has a way of his own to ask the files.
+    pub(crate) fn newest_by(
+        &self,
+        key: &[u8],
+        as_of: u64,
+        in_runs: impl FnOnce(u64) -> Result<Option<OwnedEntry>, RunsError>,
+    ) -> Result<Option<OwnedEntry>, RunsError> {
         let (erased, hash) = (self.erased.over(key), filter::hash(key));
         let found = match self.find_in_memory(key, hash, as_of) {
-            None => self.find_in_runs(key, hash)?,
+            None => in_runs(hash)?,
             found => found,
         };
         let gone = (erased > 0).then_some(OwnedEntry { seq: erased, value: None });
@@ -168,7 +178,7 @@ impl Version {
 
     /// What the newest run that has a key says of it.
     pub(crate) fn find_in_runs(&self, key: &[u8], hash: u64) -> Result<Option<OwnedEntry>, RunsError> {
-        for run in self.runs_of(key) {
+        for (_, run) in self.slots_of(key) {
             if let Some(found) = run.get(key, hash)? {
                 return Ok(Some(found));
             }
@@ -176,16 +186,23 @@ impl Version {
         Ok(None)
     }
 
-    /// The runs that may have a key, the newest first.
-    fn runs_of(&self, key: &[u8]) -> impl Iterator<Item = &Arc<Run>> {
+    /// The runs that may have a key, the newest first, and the slot of each: of level 0 each has one, and behind them each level.
+    pub(crate) fn slots_of(&self, key: &[u8]) -> impl Iterator<Item = (usize, &Arc<Run>)> {
         let (level0, deep) = self.levels.split_first().map_or((&[][..], &[][..]), |(level0, deep)| (&**level0, deep));
-        level0.iter().chain(deep.iter().filter_map(move |runs| runs.get(find(runs, key))))
+        let deep = deep.iter().map(move |runs| runs.get(find(runs, key)));
+        let slots = level0.iter().map(Some).chain(deep).enumerate();
+        slots.filter_map(|(slot, run)| run.map(|run| (slot, run)))
+    }
+
+    /// How many slots there are.
+    pub(crate) fn slots(&self) -> usize {
+        self.levels.split_first().map_or(0, |(level0, deep)| level0.len() + deep.len())
     }
 
     /// What each run has of a key, the newest first.
     pub(crate) fn written(&self, key: &[u8]) -> Result<Vec<OwnedEntry>, RunsError> {
         let hash = filter::hash(key);
-        let found = self.runs_of(key).filter_map(|run| run.get(key, hash).transpose());
+        let found = self.slots_of(key).filter_map(|(_, run)| run.get(key, hash).transpose());
         found.collect()
     }
 

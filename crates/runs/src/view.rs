@@ -10,8 +10,9 @@ use std::sync::Arc;
 
 use crate::RunsError;
 use crate::filter;
+use crate::in_order::InOrder;
 use crate::memtable::Memtable;
-use crate::run_reader::{OwnedEntry, Row, Run};
+use crate::run_reader::{OwnedEntry, Reading, Row, Run};
 use crate::version::{Seen, Version, Wanted};
 use crate::walk::Walk;
 
@@ -56,7 +57,7 @@ pub(crate) fn found(became: Option<OwnedEntry>) -> Option<Found> {
     value.map(|value| Found { seq, value: value.into_vec() })
 }
 
-fn newest(became: OwnedEntry) -> Newest {
+pub(crate) fn newest(became: OwnedEntry) -> Newest {
     Newest { seq: became.seq, value: became.value.map(Row::into_vec) }
 }
 
@@ -140,6 +141,18 @@ impl View {
     pub fn last_written(&self, key: &[u8]) -> Result<Option<Newest>, RunsError> {
         let row = self.version.find_in_runs(key, filter::hash(key))?;
         Ok(row.map(newest))
+    }
+
+    /// The same map, for whoever asks for many keys in their order. What that reads others may ask for, too: it comes into the cache.
+    #[must_use]
+    pub fn in_order(&self) -> InOrder {
+        InOrder::of(Arc::clone(&self.version), self.seq, Reading::Cached)
+    }
+
+    /// The same for whoever asks for what nobody else does: it reads ahead where keys are near each other, and past the cache.
+    #[must_use]
+    pub fn in_order_ahead(&self) -> InOrder {
+        InOrder::of(Arc::clone(&self.version), self.seq, Reading::Ahead)
     }
 
     /// A walk over the keys between two bounds.

@@ -18,6 +18,7 @@ mod dirty;
 mod faults;
 mod gate;
 mod gathered;
+mod in_order;
 mod lanes;
 mod model;
 mod open_files;

@@ -123,7 +123,16 @@ impl Model {
 
     /// The same by looking up every key that there may be: a row that only a look-up believes is met by no walk.
     pub fn look_up(&self, view: &View) -> Result<(), String> {
+        let mut in_order = [view.in_order(), view.in_order_ahead()];
         for key in (0..KEYS_MAX).map(key_of) {
+            let newest = |seq, value: Option<&[u8]>| value.map(|value| (seq, value.to_vec()));
+            let [cached, ahead] = in_order.each_mut().map(|rows| rows.newest(&key, newest).map(Option::flatten));
+            if cached != ahead || cached.as_ref().is_ok_and(|found| found.as_ref() != self.keys.get(&key)) {
+                let may_be_gone = self.keys.get(&key).is_some_and(|(_, value)| is_expired(value));
+                if cached != ahead || !(may_be_gone && cached == Ok(None)) {
+                    return Err(format!("{:?} in order is {cached:?}, {ahead:?}", String::from_utf8_lossy(&key)));
+                }
+            }
             let found = view.get(&key).map_err(|error| error.to_string())?.map(|found| (found.seq, found.value));
             let expected = self.keys.get(&key);
             let may_be_gone = expected.is_some_and(|(_, value)| is_expired(value));
