@@ -25,11 +25,12 @@ use assent_runs::{Pace, RunsError};
 use assent_world::{Barrier, Moment};
 
 use crate::ledger::Ledger;
+use crate::record::Place;
 use crate::space::Look;
 use crate::values::{Held, Set};
 use crate::vault::{
-    Account, Accounts, Asked, Choice, Chooser, Compacted, Compaction, Dead, Horizon, Liveness, Raw, Source, VaultError,
-    Volume, compact, remove, volumes,
+    Account, Accounts, Answer, Answers, Asked, Choice, Chooser, Compacted, Compaction, Dead, Horizon, Liveness, Raw,
+    Source, VaultError, Volume, compact, remove, volumes,
 };
 use crate::{Config, Kv, KvError};
 
@@ -317,18 +318,22 @@ impl Kv {
         others.push(Horizon { first: end.max(raw_from), end: u64::MAX, as_of: 0, holds: true });
         let sources = read.iter().map(|source| &**source).collect();
         let remembered_from = self.desk().finished.oldest().0;
-        let compaction =
-            Compaction { first, end, generation, sources, others, durable, flushed, remembered_from, cell_bytes };
-        let mut leaving = 0;
-        let mut ledger = |asked: &Asked<'_>| {
-            let liveness = judge(&shared.ledger, durable, asked)?;
-            if is_recounted && matches!(liveness, Liveness::Dead { .. }) {
-                leaving += shared.ledger.written_bytes(asked).map_err(|error| VaultError::Ledger(error.to_string()))?;
-            }
-            Ok(liveness)
+        let window_bytes = self.config.window_bytes();
+        let compaction = Compaction {
+            first,
+            end,
+            generation,
+            sources,
+            others,
+            durable,
+            flushed,
+            remembered_from,
+            cell_bytes,
+            window_bytes,
         };
+        let mut ledger = Asking { ledger: &shared.ledger, durable, is_recounted, leaving: 0 };
         let compacted = compact(&compaction, &mut ledger, disk, volumes_folder, pace)?;
-        Ok(Compacted { leaving, ..compacted })
+        Ok(Compacted { leaving: ledger.leaving, ..compacted })
     }
 
     /// Of what is written: above every file on disk that has any of its range, known or not. Where the ledger is lost, the highest
@@ -416,10 +421,47 @@ impl Kv {
     }
 }
 
-/// What has become of a write, as the ledger has it now or later.
-pub(crate) fn judge(ledger: &Ledger, durable: u64, asked: &Asked<'_>) -> Result<Liveness, VaultError> {
-    let newest = ledger.newest(asked.keyspace, asked.key).map_err(|error| VaultError::Ledger(error.to_string()))?;
-    Ok(match newest {
+/// The ledger as it is now or later, for a compaction.
+struct Asking<'a> {
+    ledger: &'a Ledger,
+    durable: u64,
+    /// Also how much of what is dead has rows that will leave.
+    is_recounted: bool,
+    leaving: u64,
+}
+
+impl Answers for Asking<'_> {
+    fn alone(&mut self, asked: &Asked<'_>) -> Result<Liveness, VaultError> {
+        let newest = self.ledger.newest(asked.keyspace, asked.key).map_err(told)?;
+        self.judged(newest, asked)
+    }
+
+    fn in_order(&mut self) -> Box<Answer<'_>> {
+        let mut rows = self.ledger.in_order();
+        Box::new(move |asked| {
+            let newest = rows.newest(asked.keyspace, asked.key).map_err(told)?;
+            self.judged(newest, asked)
+        })
+    }
+}
+
+impl Asking<'_> {
+    fn judged(&mut self, newest: Option<(u64, Option<Place>)>, asked: &Asked<'_>) -> Result<Liveness, VaultError> {
+        let liveness = judge(newest, self.durable, asked);
+        if self.is_recounted && matches!(liveness, Liveness::Dead { .. }) {
+            self.leaving += self.ledger.written_bytes(asked).map_err(told)?;
+        }
+        Ok(liveness)
+    }
+}
+
+fn told(error: impl ToString) -> VaultError {
+    VaultError::Ledger(error.to_string())
+}
+
+/// What has become of a write, by what the ledger says that its key became last.
+fn judge(newest: Option<(u64, Option<Place>)>, durable: u64, asked: &Asked<'_>) -> Liveness {
+    match newest {
         None => Liveness::Absent,
         Some((seq, Some(place))) if (place.entry.0, place.at) == (asked.address.lsn, asked.address.at) => {
             Liveness::Live { seq }
@@ -432,7 +474,7 @@ pub(crate) fn judge(ledger: &Ledger, durable: u64, asked: &Asked<'_>) -> Result<
             Liveness::Absent
         }
         Some((since, None)) => Liveness::Dead { since },
-    })
+    }
 }
 
 impl Kv {

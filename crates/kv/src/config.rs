@@ -25,6 +25,10 @@ const LEDGER_BYTES_MAX: u64 = 5 << 30;
 /// Four volumes of the least size, and the journal of one checkpoint, which no compaction may take before it: a store of less than 160 MiB would be
 /// rewritten again and again for less. `RocksDB` holds four files of 64 MiB before it merges any, `LevelDB` some 30 MiB in all.
 const SPACE_ROOM_BYTES_MIN: u64 = 64 << 20;
+/// What short values may take in memory that a compaction asks the ledger for together.
+const WINDOW_BYTES_MAX: u64 = 8 << 20;
+/// And such a part of the cache, at most.
+const WINDOW_PARTS: u64 = 16;
 /// Shares of the cache move by as much as one of these.
 const SHARE_STEPS: u64 = 64;
 const _: () = assert!(
@@ -71,7 +75,8 @@ pub struct Config {
     /// What work in the background may write in a second: merges. 0: as fast as it goes. Writing the memory out is not slowed down.
     pub background_bytes_per_second: u64,
     /// Bytes of files that are kept in memory: an eighth for the volumes' indexes, up to five eighths for blocks of the ledger, their indexes
-    /// and filters, and what those do not need, at least a quarter, for rows that are asked for again and their values of at most 4 KiB.
+    /// and filters, and what those do not need, at least a quarter, for rows that are asked for again and their values of at most 4 KiB. A
+    /// sixteenth as much, up to 8 MiB, comes beside it while a compaction asks the ledger for values of less than 1 KiB.
     pub cache_bytes: u64,
     /// So many finished branches are remembered for a coordinator that asks what became of one; the oldest go first.
     pub finished_max: u32,
@@ -142,6 +147,11 @@ impl Config {
     /// are delayed, and nothing waits.
     const fn memory_bytes_kept(&self) -> u64 {
         2 * self.memory_bytes
+    }
+
+    /// For values that wait to be asked for together, beside the cache: what they read comes and goes in it.
+    pub(crate) fn window_bytes(&self) -> usize {
+        usize::try_from((self.cache_bytes / WINDOW_PARTS).min(WINDOW_BYTES_MAX)).unwrap_or(0)
     }
 
     /// What of the cache is that of the volumes' indexes: they are a small part of what they lead to.

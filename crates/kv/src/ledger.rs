@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use assent_ids::Lsn;
 use assent_journal::Log;
 use assent_kind::Kind;
-use assent_runs::{AtOnce, Debt, Opened, Runs, RunsError};
+use assent_runs::{AtOnce, Debt, InOrder, Opened, Runs, RunsError};
 use assent_world::Disk;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -405,11 +405,12 @@ impl Ledger {
 
     /// What a key became last, as far as that is known: when, and its place if it has a value. Not as of a view: now.
     pub(crate) fn newest(&self, keyspace: u32, key: &[u8]) -> Result<Option<(u64, Option<Place>)>, KvError> {
-        let newest = |seq, row: Option<&[u8]>| {
-            let place = row.map(|row| place(seq, row)).transpose()?;
-            Ok((seq, place))
-        };
-        with_laid_key(keyspace, key, |laid| self.runs.newest(laid, newest))?.transpose()
+        with_laid_key(keyspace, key, |laid| self.runs.newest(laid, placed))?.transpose()
+    }
+
+    /// The same for many keys in their order, as of now.
+    pub(crate) fn in_order(&self) -> Rows {
+        Rows(self.runs.view().in_order_ahead())
     }
 
     /// Bytes that the accounts count for the write that is asked about, if a file of the map still has its row: it will leave.
@@ -546,6 +547,21 @@ pub(crate) fn with_laid_key<R>(keyspace: u32, key: &[u8], then: impl FnOnce(&[u8
     front.copy_from_slice(&keyspace.to_be_bytes());
     back.copy_from_slice(key);
     then(laid)
+}
+
+/// Look-ups of many keys in their order, as of one moment.
+pub(crate) struct Rows(InOrder);
+
+impl Rows {
+    /// As [`Ledger::newest`].
+    pub(crate) fn newest(&mut self, keyspace: u32, key: &[u8]) -> Result<Option<(u64, Option<Place>)>, KvError> {
+        with_laid_key(keyspace, key, |laid| self.0.newest(laid, placed))?.transpose()
+    }
+}
+
+fn placed(seq: u64, row: Option<&[u8]>) -> Result<(u64, Option<Place>), KvError> {
+    let place = row.map(|row| place(seq, row)).transpose()?;
+    Ok((seq, place))
 }
 
 pub(crate) fn laid_key(keyspace: u32, key: &[u8]) -> Vec<u8> {

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use assent_ids::Lsn;
 use assent_journal::Log;
 use assent_kind::Kind;
-use assent_runs::{Entry, Fate, Newest, Owner, Pace, Step, Tally, View};
+use assent_runs::{Entry, Fate, InOrder, Newest, Owner, Pace, Step, Tally};
 
 use crate::KvError;
 use crate::ledger::Ledger;
@@ -158,7 +158,7 @@ struct Count<'a> {
     dead: Dead,
     /// Of which rows of a flush it is looked up what they supersede; and what the files had when it began.
     looks: Option<Looks>,
-    before: Option<View>,
+    before: Option<InOrder>,
     /// A row was not looked up, or for others too.
     skipped: bool,
     /// What the note was asked for, and the accounts that it says; and what of the booking they could not take.
@@ -183,7 +183,7 @@ impl Count<'_> {
         let weight = if is_needed { Some(Weight::ONE) } else { looks.at(key, bytes) };
         self.skipped |= weight != Some(Weight::ONE);
         let Some(weight) = weight else { return };
-        let before = self.before.get_or_insert_with(|| ledger.runs().view());
+        let before = self.before.get_or_insert_with(|| ledger.runs().view().in_order());
         // What cannot be read is told to whoever asks for the key.
         let Ok(Some(Newest { seq, value: Some(row) })) = before.last_written(key) else { return };
         if let Ok(old) = place(seq, &row) {

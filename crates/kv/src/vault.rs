@@ -10,7 +10,7 @@
 //!
 //! Walk: [`Item`] is what a volume holds · [`VolumeWriter`] writes one, [`Volume`] reads it · [`Accounts`] know what lives
 //! where · [`choose`] says what to compact next · [`compact`] does it · [`Raw`] shows the journal as items.
-//! Deliberately absent: the ledger (a closure answers for it), a manifest (whoever calls makes a new volume known before
+//! Deliberately absent: the ledger ([`Answers`] stand for it), a manifest (whoever calls makes a new volume known before
 //! he releases what it replaces: `compaction`), threads and clocks.
 
 mod accounts;
@@ -24,6 +24,7 @@ mod item;
 mod raw;
 mod seal;
 mod volume;
+mod window;
 mod writer;
 
 #[cfg(test)]
@@ -37,7 +38,7 @@ mod volume_test;
 
 pub(crate) use accounts::{Account, Accounts, Booking};
 pub(crate) use choose::{Choice, Chooser, Front, Hours, Owed};
-pub(crate) use compact::{Asked, Compacted, Compaction, Horizon, Liveness, Source, compact, keep};
+pub(crate) use compact::{Answer, Answers, Asked, Compacted, Compaction, Horizon, Liveness, Source, compact, keep};
 pub(crate) use dead::Dead;
 pub(crate) use error::VaultError;
 pub(crate) use item::{Address, Body, Item, Record, Value, value_bytes};

@@ -8,8 +8,8 @@
 //!
 //! A write counts for what it superseded only if it is durable: else a power cut takes the one and the other is gone already.
 //!
-//! Walk: [`compact`] reads each [`Source`] in order, asks of each item of which the source does not know it ([`Source::is_dead`], [`Liveness`]), and
-//! keeps it or not ([`Judge::keep`]).
+//! Walk: [`compact`] reads each [`Source`] in order, lets short items wait until all of a window are asked for together ([`Window`], [`Answers`]) but
+//! those which the source knows to be dead ([`Source::is_dead`]), and keeps each or not by its [`Liveness`] ([`Judge::keep`]).
 //! Deliberately absent: making the new volume known, and letting go of the old ones.
 
 use std::path::Path;
@@ -21,6 +21,7 @@ use crate::vault::VaultError;
 use crate::vault::hides::Hides;
 use crate::vault::item::{self, Address, Body, Item, Value};
 use crate::vault::seal::Facts;
+use crate::vault::window::{SHORT_BYTES, Window};
 use crate::vault::writer::{PACE_BYTES, VolumeWriter};
 
 /// Items in the order of their addresses: a compacted volume, or a part of the journal.
@@ -92,6 +93,8 @@ pub(crate) struct Compaction<'a> {
     pub(crate) remembered_from: u64,
     /// In what the store counts its journal: the volume says so.
     pub(crate) cell_bytes: u64,
+    /// Memory for short items that wait to be asked for together.
+    pub(crate) window_bytes: usize,
 }
 
 /// What a compaction did.
@@ -120,7 +123,32 @@ pub(crate) struct Compacted {
     pub(crate) hides: Hides,
 }
 
-type Ledger<'a> = dyn FnMut(&Asked<'_>) -> Result<Liveness, VaultError> + 'a;
+/// So many are asked for between two looks at the pace: each may read a block.
+const ASKED_MAX: usize = 256;
+
+/// The ledger, as a compaction asks it: what has become of a write.
+pub(crate) trait Answers {
+    /// Of one.
+    ///
+    /// # Errors
+    /// As the ledger says. So for the other.
+    fn alone(&mut self, asked: &Asked<'_>) -> Result<Liveness, VaultError>;
+
+    /// Of many, which come in the order of their keys.
+    fn in_order(&mut self) -> Box<Answer<'_>>;
+}
+
+pub(crate) type Answer<'a> = dyn FnMut(&Asked<'_>) -> Result<Liveness, VaultError> + 'a;
+
+impl<F: FnMut(&Asked<'_>) -> Result<Liveness, VaultError>> Answers for F {
+    fn alone(&mut self, asked: &Asked<'_>) -> Result<Liveness, VaultError> {
+        self(asked)
+    }
+
+    fn in_order(&mut self) -> Box<Answer<'_>> {
+        Box::new(self)
+    }
+}
 
 /// Compacts into a new volume, durable when it returns, and known to nobody.
 ///
@@ -129,40 +157,99 @@ type Ledger<'a> = dyn FnMut(&Asked<'_>) -> Result<Liveness, VaultError> + 'a;
 /// say. Nothing is left behind.
 pub(crate) fn compact(
     compaction: &Compaction<'_>,
-    ledger: &mut Ledger<'_>,
+    ledger: &mut dyn Answers,
     disk: &dyn Disk,
     folder: &Path,
     pace: &dyn Pace,
 ) -> Result<Compacted, VaultError> {
     let Compaction { first, end, generation, .. } = *compaction;
-    let mut writer = VolumeWriter::create(disk, folder, (first, end), generation, pace)?;
-    let mut judge = Judge::new(compaction);
-    let mut unpaced = 0;
+    let writer = VolumeWriter::create(disk, folder, (first, end), generation, pace)?;
+    let mut work = Work { judge: Judge::new(compaction), ledger, writer, pace };
+    let (mut window, mut unpaced) = (Window::new(compaction.window_bytes), 0);
     for source in &compaction.sources {
         source.walk(&mut |item| {
-            unpaced += item_bytes(&item);
+            let bytes = item_bytes(&item);
+            unpaced += bytes;
             if unpaced >= PACE_BYTES {
                 unpaced = 0;
-                if pace.wrote(0) == Go::Stop {
-                    return Err(VaultError::Stopped);
-                }
+                go_on(pace)?;
             }
             if matches!(item.body, Body::Value { .. } | Body::Prepared { .. }) && source.is_dead(item.address) {
-                judge.dropped += 1;
+                work.judge.dropped += 1;
                 return Ok(());
             }
-            match judge.keep(item, ledger)? {
-                Some(item) => writer.push(&item),
-                None => Ok(()),
+            let waits = bytes <= SHORT_BYTES && !window.is_full();
+            if waits {
+                window.push(&item);
             }
+            if !waits || window.is_full() {
+                work.settle(&mut window)?;
+            }
+            if waits { Ok(()) } else { work.alone(item) }
         })?;
     }
-    let Judge { as_of, kept, kept_bytes, fresh_bytes, dropped, remembered, hides, .. } = judge;
+    work.settle(&mut window)?;
+    let Work { judge: Judge { as_of, kept, kept_bytes, fresh_bytes, dropped, remembered, hides, .. }, writer, .. } =
+        work;
     // No entry ends before its frame: as of 1 nothing was dead yet, and 0 says that nothing was compacted.
     let as_of = as_of.max(1);
     let facts = writer.finish(as_of, compaction.cell_bytes)?;
     let done = Compacted { first, end, generation, as_of, facts, ..<_>::default() };
     Ok(Compacted { kept_bytes, fresh_bytes, kept, dropped, remembered, hides, ..done })
+}
+
+/// A compaction under way.
+struct Work<'a> {
+    judge: Judge<'a>,
+    ledger: &'a mut dyn Answers,
+    writer: VolumeWriter<'a>,
+    pace: &'a dyn Pace,
+}
+
+fn go_on(pace: &dyn Pace) -> Result<(), VaultError> {
+    if pace.wrote(0) == Go::Stop { Err(VaultError::Stopped) } else { Ok(()) }
+}
+
+impl Work<'_> {
+    /// Asks of all that wait, in the order of their keys, and lets them go in that of their addresses.
+    fn settle(&mut self, window: &mut Window) -> Result<(), VaultError> {
+        if window.len() == 0 {
+            return Ok(());
+        }
+        let mut asked = Vec::with_capacity(window.len());
+        for item in window.items() {
+            asked.extend(question(&item?));
+        }
+        asked.sort_unstable_by_key(|asked| (asked.keyspace, asked.key));
+        let mut became = Vec::with_capacity(asked.len());
+        let mut answer = self.ledger.in_order();
+        for asked in asked.chunks(ASKED_MAX) {
+            for asked in asked {
+                became.push((asked.address, answer(asked)?));
+            }
+            go_on(self.pace)?;
+        }
+        drop(answer);
+        became.sort_unstable_by_key(|(address, _)| *address);
+        let mut became = became.into_iter().peekable();
+        for item in window.items() {
+            let item = item?;
+            let liveness = became.next_if(|(address, _)| *address == item.address);
+            self.keep(item, liveness.map(|(_, liveness)| liveness))?;
+        }
+        window.clear();
+        Ok(())
+    }
+
+    /// One that waits for no other.
+    fn alone(&mut self, item: Item<'_>) -> Result<(), VaultError> {
+        let liveness = question(&item).map(|question| self.ledger.alone(&question)).transpose()?;
+        self.keep(item, liveness)
+    }
+
+    fn keep(&mut self, item: Item<'_>, liveness: Option<Liveness>) -> Result<(), VaultError> {
+        self.judge.keep(item, liveness)?.map_or(Ok(()), |item| self.writer.push(&item))
+    }
 }
 
 /// Says of a range of the journal that it stays as it is, up to `until`: a volume without an item, as of nothing. One that is readable of itself
@@ -193,11 +280,24 @@ const fn seq_of(body: &Body<'_>) -> Option<u64> {
 
 const fn item_bytes(item: &Item<'_>) -> usize {
     match &item.body {
-        Body::Value { value, .. } | Body::Prepared { value, .. } => value.key.len() + value.value.len(),
+        Body::Value { value, .. } | Body::Prepared { value, .. } => {
+            value.key.len() + value.metadata.len() + value.value.len()
+        }
         Body::Deleted { key, .. } | Body::PreparedDelete { key, .. } => key.len(),
+        Body::Erased { from, to: Some(to), .. } => from.len() + to.len(),
         Body::Erased { from, .. } => from.len(),
         Body::Outcome { .. } => 64,
     }
+}
+
+/// What is to be asked of an item, if anything is.
+const fn question<'i>(item: &Item<'i>) -> Option<Asked<'i>> {
+    let (keyspace, key, deletes) = match &item.body {
+        Body::Value { value, .. } | Body::Prepared { value, .. } => (value.keyspace, value.key, false),
+        Body::Deleted { keyspace, key, .. } | Body::PreparedDelete { keyspace, key, .. } => (*keyspace, *key, true),
+        Body::Erased { .. } | Body::Outcome { .. } => return None,
+    };
+    Some(Asked { keyspace, key, address: item.address, seq: seq_of(&item.body), deletes })
 }
 
 fn bytes_of(value: &Value<'_>) -> u64 {
@@ -230,23 +330,19 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// The item as it is to be kept, if it is.
-    fn keep<'i>(&mut self, item: Item<'i>, ledger: &mut Ledger<'_>) -> Result<Option<Item<'i>>, VaultError> {
+    /// The item as it is to be kept, if it is. Of what has become of it nothing need be known where nothing was to be asked.
+    fn keep<'i>(&mut self, item: Item<'i>, liveness: Option<Liveness>) -> Result<Option<Item<'i>>, VaultError> {
         let address = item.address;
         if seq_of(&item.body).is_some_and(|seq| !self.is_durable(seq)) {
             let Compaction { first, end, .. } = *self.compaction;
             return Err(VaultError::Compaction { first, end, what: "something in it is not durable yet" });
         }
-        let seq = seq_of(&item.body);
-        let mut ask = |keyspace, key, deletes| ledger(&Asked { keyspace, key, address, seq, deletes });
+        // Of which nobody knows anything, it stays.
+        let liveness = liveness.unwrap_or(Liveness::Undecided);
         let body = match item.body {
-            Body::Value { seq, value } => {
-                let liveness = ask(value.keyspace, value.key, false)?;
-                self.value(seq, value, liveness)
-            }
+            Body::Value { seq, value } => self.value(seq, value, liveness),
             Body::Deleted { seq, keyspace, key } => {
-                let superseded =
-                    matches!(ask(keyspace, key, true)?, Liveness::Dead { since } if self.is_durable(since));
+                let superseded = matches!(liveness, Liveness::Dead { since } if self.is_durable(since));
                 (!superseded && self.hides(seq)).then_some(Body::Deleted { seq, keyspace, key })
             }
             Body::Erased { seq, keyspace, from, to } => {
@@ -257,7 +353,7 @@ impl<'a> Judge<'a> {
                 let is_needed = is_remembered || self.is_outcome_needed(seq, prepare);
                 is_needed.then_some(Body::Outcome { seq, xid, prepare, committed })
             }
-            Body::Prepared { xid, value } => match ask(value.keyspace, value.key, false)? {
+            Body::Prepared { xid, value } => match liveness {
                 Liveness::Live { seq } if self.is_durable(seq) => Some(Body::Value { seq, value }),
                 Liveness::Dead { since } if self.is_durable(since) => None,
                 Liveness::Absent => self.expired(self.compaction.durable, value),
@@ -267,7 +363,7 @@ impl<'a> Judge<'a> {
                     Some(Body::Prepared { xid, value })
                 }
             },
-            Body::PreparedDelete { xid, keyspace, key } => match ask(keyspace, key, true)? {
+            Body::PreparedDelete { xid, keyspace, key } => match liveness {
                 Liveness::Live { seq } if self.is_durable(seq) => {
                     self.hides(seq).then_some(Body::Deleted { seq, keyspace, key })
                 }

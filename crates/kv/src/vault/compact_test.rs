@@ -379,6 +379,8 @@ impl Store {
             flushed: durable,
             remembered_from: u64::MAX,
             cell_bytes: CELL,
+            // Each alone, some four together, some fourteen.
+            window_bytes: usize::try_from(generation % 3).unwrap() * 2048,
         };
         let (disk, folder) = (Arc::clone(&self.disk), Path::new(FOLDER));
         let mut ledger = |asked: &Asked<'_>| Ok(self.judge(asked, durable));
@@ -534,6 +536,7 @@ fn what_is_compacted_of_a_real_journal_is_found_at_its_addresses() {
         flushed: durable,
         remembered_from: u64::MAX,
         cell_bytes: CELL,
+        window_bytes: 8 << 10,
     };
     let shared: Arc<dyn Disk> = Arc::new(disk.clone());
     let early = of(end / 2);

@@ -111,7 +111,9 @@ mod tests {
     use assent_world::Disk;
 
     use super::*;
-    use crate::vault::{Address, Body, Compacted, Compaction, Horizon, Item, Liveness, Source, VaultError, compact};
+    use crate::vault::{
+        Address, Asked, Body, Compacted, Compaction, Horizon, Item, Liveness, Source, VaultError, compact,
+    };
 
     /// Items in a row, one at each place of 200 to 300.
     struct Items(Vec<Body<'static>>);
@@ -138,8 +140,9 @@ mod tests {
             flushed: 400,
             remembered_from: u64::MAX,
             cell_bytes: 100,
+            window_bytes: 4096,
         };
-        compact(&compaction, &mut |_| Ok(Liveness::Absent), &disk, folder, &AtOnce).unwrap()
+        compact(&compaction, &mut |_: &Asked<'_>| Ok(Liveness::Absent), &disk, folder, &AtOnce).unwrap()
     }
 
     #[test]

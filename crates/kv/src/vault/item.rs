@@ -92,7 +92,7 @@ const _: () = assert!(
 );
 
 impl Body<'_> {
-    const fn kind(&self) -> u16 {
+    pub(super) const fn kind(&self) -> u16 {
         match self {
             Self::Value { .. } => KIND_VALUE,
             Self::Deleted { .. } => KIND_DELETED,
@@ -103,14 +103,14 @@ impl Body<'_> {
         }
     }
 
-    const fn value(&self) -> &[u8] {
+    pub(super) const fn value(&self) -> &[u8] {
         match self {
             Self::Value { value, .. } | Self::Prepared { value, .. } => value.value,
             _ => &[],
         }
     }
 
-    fn lay(&self, out: &mut Writer) {
+    pub(super) fn lay(&self, out: &mut Writer) {
         match self {
             Self::Value { seq, value } => lay_value(out.u64(*seq), value),
             Self::Deleted { seq, keyspace, key } => _ = out.u64(*seq).u32(*keyspace).bytes(key),
@@ -131,7 +131,7 @@ impl Body<'_> {
         }
     }
 
-    fn read<'a>(kind: u16, fields: &'a [u8], value: &'a [u8]) -> Result<Body<'a>, Malformed> {
+    pub(super) fn read<'a>(kind: u16, fields: &'a [u8], value: &'a [u8]) -> Result<Body<'a>, Malformed> {
         let mut reader = Reader::new(fields);
         let reader = &mut reader;
         let body = match kind {

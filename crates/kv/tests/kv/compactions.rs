@@ -535,6 +535,8 @@ fn of_small_values_that_merges_have_met_the_ledger_is_not_asked() {
     let anew = house_over(&copy, journal(&copy, 2, SEGMENT_BYTES + 4096), config);
     let (asked_anew, reclaimed_anew) = compacted(&anew);
     println!("{asked} looks, {reclaimed} bytes given back; opened anew {asked_anew} and {reclaimed_anew}");
-    assert!(asked * 3 < asked_anew && asked_anew > 1_500, "{asked}, {asked_anew}");
+    assert!(asked * 3 < asked_anew && asked_anew > 300, "{asked}, {asked_anew}");
+    // Of 2,400 values that are asked for in the order of their keys, several stand in a block.
+    assert!(asked_anew < 12 * 200 / 4, "{asked_anew}");
     assert_eq!(reclaimed, reclaimed_anew);
 }
