@@ -13,7 +13,7 @@
 //! Until the commit nothing has happened, and what was written is removed. After it the rest can be done at any time, by the next
 //! call or by the next open: a file that no note names is removed there.
 //!
-//! Walk: [`Kv::compact_once`], [`Kv::compact_asked`] · [`judge`] asks the ledger.
+//! Walk: [`Kv::compact_once`], [`Kv::compact_asked`] · [`Asking`] asks the ledger, [`judge`] says what its answer means.
 //! Deliberately absent: threads, and a loop; whoever has one calls until there is nothing to do.
 
 use std::collections::BTreeSet;

@@ -76,7 +76,7 @@ pub struct Config {
     pub background_bytes_per_second: u64,
     /// Bytes of files that are kept in memory: an eighth for the volumes' indexes, up to five eighths for blocks of the ledger, their indexes
     /// and filters, and what those do not need, at least a quarter, for rows that are asked for again and their values of at most 4 KiB. A
-    /// sixteenth as much, up to 8 MiB, comes beside it while a compaction asks the ledger for values of less than 1 KiB.
+    /// sixteenth as much, up to 8 MiB, comes beside it while a compaction asks the ledger for values that take no more than 1 KiB with their keys.
     pub cache_bytes: u64,
     /// So many finished branches are remembered for a coordinator that asks what became of one; the oldest go first.
     pub finished_max: u32,

@@ -2,7 +2,8 @@
 //!
 //! Walk: [`InOrder`] keeps a [`Hand`] for each run that may be asked · [`Run::get_at_hand`] looks into the block that its hand holds, and walks the
 //! index only for a key that does not stand there · [`Hand::read`] reads on from one block to those behind it, where keys are as near as that.
-//! Keys may come in any order, and are found; out of order each look costs what one by itself does, and a copy of two keys.
+//! Keys may come in any order, and are found; out of order a look costs what one by itself does, a copy of two keys, and where it reads past the
+//! cache, a block once more.
 //! Deliberately absent: sorting, which is the caller's; and rows kept from looks before, as for all who walk over much that nobody else asks for.
 
 use std::sync::Arc;
@@ -87,10 +88,13 @@ impl Hand {
         self.from.extend_from_slice(cursor.key().unwrap_or_default());
         cursor.next().map_err(malformed)?;
         self.until = cursor.key().map(<[u8]>::to_vec);
-        self.block = match reading {
-            Reading::Cached => run.block(place)?,
-            Reading::Ahead => self.read(run, place, before)?,
-        };
+        // Of the last of an index it is not known where it ends.
+        if before != Some(place) {
+            self.block = match reading {
+                Reading::Cached => run.block(place)?,
+                Reading::Ahead => self.read(run, place, before)?,
+            };
+        }
         self.of = Some((run.id(), place));
         Ok(Some(place))
     }

@@ -70,7 +70,7 @@ pub enum Fate {
     Bury,
 }
 
-/// Told while a step works, about every 256 KiB that it went through.
+/// Told while a step works, about every 256 KiB that it went through, or a thousand questions to a ledger.
 pub trait Pace: Sync {
     /// So many bytes were written since it was asked last. It may sleep.
     fn wrote(&self, bytes: u64) -> Go;

@@ -123,8 +123,10 @@ pub(crate) struct Compacted {
     pub(crate) hides: Hides,
 }
 
-/// So many are asked for between two looks at the pace: each may read a block.
-const ASKED_MAX: usize = 256;
+/// So many are asked for between two looks at the pace, and as of one moment: each may read a block.
+const TOGETHER_MAX: usize = 1 << 10;
+/// So few share no block.
+const TOGETHER_MIN: usize = 16;
 
 /// The ledger, as a compaction asks it: what has become of a write.
 pub(crate) trait Answers {
@@ -213,7 +215,7 @@ fn go_on(pace: &dyn Pace) -> Result<(), VaultError> {
 impl Work<'_> {
     /// Asks of all that wait, in the order of their keys, and lets them go in that of their addresses.
     fn settle(&mut self, window: &mut Window) -> Result<(), VaultError> {
-        if window.len() == 0 {
+        if window.is_empty() {
             return Ok(());
         }
         let mut asked = Vec::with_capacity(window.len());
@@ -222,20 +224,25 @@ impl Work<'_> {
         }
         asked.sort_unstable_by_key(|asked| (asked.keyspace, asked.key));
         let mut became = Vec::with_capacity(asked.len());
-        let mut answer = self.ledger.in_order();
-        for asked in asked.chunks(ASKED_MAX) {
+        for asked in asked.chunks(TOGETHER_MAX) {
+            let is_few = asked.len() < TOGETHER_MIN;
+            let mut answer: Box<Answer<'_>> =
+                if is_few { Box::new(|asked| self.ledger.alone(asked)) } else { self.ledger.in_order() };
             for asked in asked {
                 became.push((asked.address, answer(asked)?));
             }
-            go_on(self.pace)?;
+            // Nothing is pinned while the pace lets others go first.
+            drop(answer);
+            if !is_few {
+                go_on(self.pace)?;
+            }
         }
-        drop(answer);
         became.sort_unstable_by_key(|(address, _)| *address);
         let mut became = became.into_iter().peekable();
         for item in window.items() {
             let item = item?;
-            let liveness = became.next_if(|(address, _)| *address == item.address);
-            self.keep(item, liveness.map(|(_, liveness)| liveness))?;
+            let liveness = became.next_if(|(address, _)| *address == item.address).map(|(_, liveness)| liveness);
+            self.keep(item, liveness)?;
         }
         window.clear();
         Ok(())
@@ -330,14 +337,21 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// The item as it is to be kept, if it is. Of what has become of it nothing need be known where nothing was to be asked.
+    /// The item as it is to be kept, if it is, by what has become of it: known where there was a [`question`], else it is refused.
     fn keep<'i>(&mut self, item: Item<'i>, liveness: Option<Liveness>) -> Result<Option<Item<'i>>, VaultError> {
         let address = item.address;
         if seq_of(&item.body).is_some_and(|seq| !self.is_durable(seq)) {
             let Compaction { first, end, .. } = *self.compaction;
             return Err(VaultError::Compaction { first, end, what: "something in it is not durable yet" });
         }
-        // Of which nobody knows anything, it stays.
+        if liveness.is_some() != question(&item).is_some() {
+            let Compaction { first, end, .. } = *self.compaction;
+            return Err(VaultError::Compaction {
+                first,
+                end,
+                what: "something in it is not in the order of addresses",
+            });
+        }
         let liveness = liveness.unwrap_or(Liveness::Undecided);
         let body = match item.body {
             Body::Value { seq, value } => self.value(seq, value, liveness),

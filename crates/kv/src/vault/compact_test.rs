@@ -15,8 +15,8 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::op::{Durability, Op};
 use crate::record::{KIND_BATCH, KIND_COMMIT, KIND_PREPARE, Laid, outcome};
 use crate::vault::{
-    Address, Asked, Body, Compacted, Compaction, Dead, Horizon, Item, Liveness, NoBlocks, Raw, Source, Value,
-    VaultError, Volume, compact, keep, remove,
+    Address, Answer, Answers, Asked, Body, Compacted, Compaction, Dead, Horizon, Item, Liveness, NoBlocks, Raw, Source,
+    Value, VaultError, Volume, compact, keep, remove,
 };
 
 const FOLDER: &str = "kv";
@@ -66,6 +66,11 @@ fn xid(branch: u64) -> Xid {
     Xid::new(3, &branch.to_le_bytes(), b"").unwrap()
 }
 
+/// What a word stands for: most wait for each other where they are compacted, some are too long for it.
+fn bytes_of(word: u64) -> Vec<u8> {
+    word.to_le_bytes().repeat(if word.is_multiple_of(5) { 200 } else { 1 })
+}
+
 fn item(
     placed: &Placed,
     write: Write,
@@ -75,7 +80,7 @@ fn item(
     let address = Address::new(placed.lsn, write.at);
     match (write.what, &placed.entry) {
         (What::Put(word, expiry), entry) => {
-            let bytes = word.to_le_bytes();
+            let bytes = bytes_of(word);
             let (metadata, hash) = (&b"m"[..], xxh3_64(&bytes));
             let value = Value { keyspace: 0, key: &key, modified: 1, expiry, metadata, value: &bytes, hash };
             let body = match entry {
@@ -454,7 +459,7 @@ impl Store {
             let (Body::Value { value, .. } | Body::Prepared { value, .. }) = record.item().unwrap().body else {
                 panic!()
             };
-            assert_eq!(value.value, word.to_le_bytes(), "seed {seed}");
+            assert_eq!(value.value, bytes_of(word), "seed {seed}");
         }
         if self.rng.below(4) == 0 && !ends.is_empty() {
             // The power goes: what was not durable was never there.
@@ -536,7 +541,7 @@ fn what_is_compacted_of_a_real_journal_is_found_at_its_addresses() {
         flushed: durable,
         remembered_from: u64::MAX,
         cell_bytes: CELL,
-        window_bytes: 8 << 10,
+        window_bytes: 64 << 10,
     };
     let shared: Arc<dyn Disk> = Arc::new(disk.clone());
     let early = of(end / 2);
@@ -545,6 +550,7 @@ fn what_is_compacted_of_a_real_journal_is_found_at_its_addresses() {
     let compaction = of(log.durable().0);
     let stopped = compact(&compaction, &mut asked_of, &*shared, Path::new(FOLDER), &Stop).unwrap_err();
     assert_eq!((stopped, disk.list(Path::new(FOLDER)).unwrap().len()), (VaultError::Stopped, 0));
+    asked_together(&compaction, &mut asked_of, &disk);
     let done = with_what_is_known(compaction, &mut asked_of, (&*log, &disk), end);
     for span in log.sealed() {
         log.release(span.first).unwrap();
@@ -561,6 +567,91 @@ fn what_is_compacted_of_a_real_journal_is_found_at_its_addresses() {
         found += 1;
     }
     assert!(found > 40 && done.kept == found && done.remembered == 0, "{found} {done:?}");
+}
+
+/// A ledger that is asked for many keys in their order, and fails behind the first so many.
+struct Together<'a> {
+    of: &'a mut dyn FnMut(&Asked<'_>) -> Result<Liveness, VaultError>,
+    asked: u64,
+    least: u64,
+}
+
+impl Answers for Together<'_> {
+    fn alone(&mut self, asked: &Asked<'_>) -> Result<Liveness, VaultError> {
+        (self.of)(asked)
+    }
+
+    fn in_order(&mut self) -> Box<Answer<'_>> {
+        let mut last = Vec::new();
+        Box::new(move |asked| {
+            if self.asked == self.least {
+                return Err(VaultError::Ledger("it cannot be read".to_owned()));
+            }
+            self.asked += 1;
+            assert!(*last <= *asked.key, "{last:?} before {:?}", asked.key);
+            last = asked.key.to_vec();
+            (self.of)(asked)
+        })
+    }
+}
+
+/// Compacts by such a ledger, and by one that fails.
+fn asked_together(
+    compaction: &Compaction<'_>,
+    of: &mut dyn FnMut(&Asked<'_>) -> Result<Liveness, VaultError>,
+    disk: &SimDisk,
+) {
+    let folder = Path::new(FOLDER);
+    let mut together = Together { of: &mut *of, asked: 0, least: u64::MAX };
+    compact(compaction, &mut together, disk, folder, &AtOnce).unwrap();
+    assert!(together.asked > 100, "{}", together.asked);
+    remove(disk, folder, 0, 1);
+    for least in [0, 40, 90] {
+        let mut fails = Together { of: &mut *of, asked: 0, least };
+        let failed = compact(compaction, &mut fails, disk, folder, &AtOnce).unwrap_err();
+        assert_eq!((failed, fails.asked), (VaultError::Ledger("it cannot be read".to_owned()), least));
+        assert_eq!(disk.list(folder).unwrap().len(), 0, "nothing is left behind");
+    }
+}
+
+/// Items that are said to stand there, in this order.
+struct Said<'a>(&'a [Item<'a>]);
+
+impl Source for Said<'_> {
+    fn walk(&self, then: &mut dyn FnMut(Item<'_>) -> Result<(), VaultError>) -> Result<(), VaultError> {
+        self.0.iter().cloned().try_for_each(then)
+    }
+}
+
+/// What was asked of an item would be taken for another one's answer, or for none.
+#[test]
+fn items_that_are_not_in_the_order_of_their_addresses_are_refused_also_where_none_is_kept() {
+    let disk = SimDisk::new();
+    disk.create_dir(Path::new(FOLDER)).unwrap();
+    let value = Value { keyspace: 0, key: b"k", modified: 1, expiry: 0, metadata: b"", value: b"v", hash: 1 };
+    let item = |lsn| Item { address: Address::new(lsn, 0), body: Body::Value { seq: lsn + 1, value } };
+    for (lsns, expected) in [([10, 20, 30], true), ([10, 30, 20], false), ([20, 10, 30], false)] {
+        let items = lsns.map(item);
+        let said = Said(&items);
+        for (window_bytes, liveness) in [(4096, Liveness::Dead { since: 90 }), (4096, Liveness::Live { seq: 1 })] {
+            let compaction = Compaction {
+                first: 0,
+                end: 100,
+                generation: 1,
+                sources: vec![&said],
+                others: Vec::new(),
+                durable: 100,
+                flushed: 100,
+                remembered_from: u64::MAX,
+                cell_bytes: CELL,
+                window_bytes,
+            };
+            let mut ledger = |_: &Asked<'_>| Ok(liveness);
+            let done = compact(&compaction, &mut ledger, &disk, Path::new(FOLDER), &AtOnce);
+            assert_eq!(done.is_ok(), expected, "{lsns:?} {liveness:?}: {done:?}");
+            remove(&disk, Path::new(FOLDER), 0, 1);
+        }
+    }
 }
 
 /// Compacts twice, the second time with all that the first one found dead: of that nobody is asked, and what is written is the same.

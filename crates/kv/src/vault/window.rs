@@ -10,10 +10,12 @@ use assent_ids::Lsn;
 use crate::vault::VaultError;
 use crate::vault::item::{Address, Body, Item};
 
-/// Up to so many bytes of key, metadata and value an item is short.
+/// An item is short whose keys, metadata and value take so many bytes, or fewer.
 pub(crate) const SHORT_BYTES: usize = 1 << 10;
 /// What an item takes in memory beside its bytes, with what is asked of it.
 const ITEM_BYTES: usize = 160;
+/// What one takes at most, with its fields and the name of its branch.
+const ITEM_BYTES_MAX: usize = SHORT_BYTES + ITEM_BYTES + 256;
 
 /// Short items, within a budget of bytes.
 #[derive(Debug, Default)]
@@ -48,7 +50,11 @@ impl Window {
 
     /// Whether it has no room for one more.
     pub(crate) fn is_full(&self) -> bool {
-        self.laid.as_slice().len() + self.items.len() * ITEM_BYTES + SHORT_BYTES + ITEM_BYTES > self.bytes_max
+        self.laid.as_slice().len() + self.items.len() * ITEM_BYTES + ITEM_BYTES_MAX > self.bytes_max
+    }
+
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.items.is_empty()
     }
 
     pub(crate) const fn len(&self) -> usize {
@@ -112,23 +118,21 @@ mod tests {
 
     #[test]
     fn it_is_full_before_it_takes_more_than_it_may() {
-        let value = [7; SHORT_BYTES - 8];
-        for bytes_max in [0, 1, 4096, 10_000] {
-            let mut window = Window::new(bytes_max);
-            while !window.is_full() {
-                let value = Value {
-                    keyspace: 7,
-                    key: b"8 bytes.",
-                    modified: 1,
-                    expiry: 2,
-                    metadata: b"",
-                    value: &value,
-                    hash: 9,
-                };
-                window.push(&Item { address: Address::new(1, 0), body: Body::Value { seq: 1, value } });
+        let xid = Xid::new(3, &[7; 64], &[9; 64]).unwrap();
+        let bytes = [7; SHORT_BYTES - 8];
+        let value =
+            Value { keyspace: 7, key: b"8 bytes.", modified: 1, expiry: 2, metadata: b"", value: &bytes, hash: 9 };
+        for bytes_max in (0..20_000).step_by(61) {
+            for body in [Body::Value { seq: 1, value }, Body::Prepared { xid, value }] {
+                let item = Item { address: Address::new(1, 0), body };
+                let mut window = Window::new(bytes_max);
+                while !window.is_full() {
+                    window.push(&item);
+                }
+                let bytes = window.laid.as_slice().len() + window.items.len() * ITEM_BYTES;
+                assert!(bytes <= bytes_max && (bytes > 0) == (bytes_max >= ITEM_BYTES_MAX), "{bytes} of {bytes_max}");
+                assert!(bytes_max - bytes < ITEM_BYTES_MAX, "{bytes} of {bytes_max}");
             }
-            let bytes = window.laid.as_slice().len() + window.items.len() * ITEM_BYTES;
-            assert!(bytes <= bytes_max && (bytes > 0 || bytes_max < 4096), "{bytes} of {bytes_max}");
         }
     }
 }

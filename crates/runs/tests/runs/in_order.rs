@@ -91,3 +91,32 @@ fn in_their_order_keys_that_are_near_each_other_share_what_is_read() {
     assert!(calls <= KEYS.div_ceil(1_499) * 2, "{calls} reads");
     assert_eq!(runs.facts().cache_bytes, bytes, "who reads past the cache leaves nothing there");
 }
+
+/// Of short runs all is read ahead at once, and one after the other is asked: what was read of one is nothing of the next.
+#[test]
+fn what_was_read_ahead_of_a_run_is_not_taken_for_another_one_s() {
+    let sizes = Config { block_bytes: 256, run_bytes: 4 << 10, level0_runs: 1, ..Config::default() };
+    // Whatever is held of a run, of blocks there is no cache.
+    let config = Config { cache_bytes: 1 << 10, level1_bytes: 64 << 10, ..sizes };
+    let (runs, _, accounts) = open(&SimDisk::new(), config).unwrap();
+    let value = |number: u64| number.to_be_bytes().repeat(5);
+    for number in 0..2_000 {
+        runs.apply(number + 1, &[Change::Put { key: &key(number), value: &value(number) }]).unwrap();
+    }
+    runs.rotate(runs.seq());
+    settle(&runs, &accounts);
+    assert!(runs.facts().runs > 10, "{:?}", runs.facts());
+    let mut rng = Rng::new(5);
+    let ascending: Vec<u64> = (0..2_000).collect();
+    let descending = ascending.iter().rev().copied().collect();
+    let here_and_there =
+        (0..2_000).map(|number| if number % 2 == 0 { number / 2 } else { 1_000 + number / 2 }).collect();
+    let anyhow = (0..4_000).map(|_| rng.below(2_000)).collect();
+    for numbers in [ascending, descending, here_and_there, anyhow] {
+        let mut rows = runs.view().in_order_ahead();
+        for number in numbers {
+            let found = rows.newest(&key(number), |seq, found| (seq, found.map(<[u8]>::to_vec)));
+            assert_eq!(found, Ok(Some((number + 1, Some(value(number))))), "{number}");
+        }
+    }
+}
