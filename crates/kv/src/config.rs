@@ -26,7 +26,7 @@ const LEDGER_BYTES_MAX: u64 = 5 << 30;
 /// rewritten again and again for less. `RocksDB` holds four files of 64 MiB before it merges any, `LevelDB` some 30 MiB in all.
 const SPACE_ROOM_BYTES_MIN: u64 = 64 << 20;
 /// What short values may take in memory that a compaction asks the ledger for together.
-const WINDOW_BYTES_MAX: u64 = 8 << 20;
+const WINDOW_BYTES_MAX: u64 = 4 << 20;
 /// And such a part of the cache, at most.
 const WINDOW_PARTS: u64 = 16;
 /// Shares of the cache move by as much as one of these.
@@ -76,7 +76,7 @@ pub struct Config {
     pub background_bytes_per_second: u64,
     /// Bytes of files that are kept in memory: an eighth for the volumes' indexes, up to five eighths for blocks of the ledger, their indexes
     /// and filters, and what those do not need, at least a quarter, for rows that are asked for again and their values of at most 4 KiB. A
-    /// sixteenth as much, up to 8 MiB, comes beside it while a compaction asks the ledger for values that take no more than 1 KiB with their keys.
+    /// sixteenth as much, up to 4 MiB, comes beside it while a compaction asks the ledger for values that take no more than 1 KiB with their keys.
     pub cache_bytes: u64,
     /// So many finished branches are remembered for a coordinator that asks what became of one; the oldest go first.
     pub finished_max: u32,
