@@ -76,7 +76,8 @@ impl AsyncClient {
         }
     }
 
-    /// Executes a batch. The answer is `Busy`, and nothing is done, while more commands wait than the window has places.
+    /// Executes a batch. The answer is `Busy`, and nothing is done, while more commands wait than the window has places. Where nobody answers for
+    /// longer than the patience it is `InDoubt` for what was sent, which may be done yet, and `Unavailable` for what was not, which is not done.
     pub fn execute(&self, ops: &[Op]) -> Answering {
         self.order(What::Batch(ops.to_vec()))
     }
@@ -170,11 +171,15 @@ impl Desk {
                     break;
                 }
             }
-            // Nobody answers, and the last handle has gone: nobody would hear of an answer either.
-            if !self.waiting.is_empty() && !self.receive() && Arc::strong_count(&self.events) == 1 {
-                let unsent = held.into_iter().chain(orders.try_iter());
+            if !self.waiting.is_empty() && !self.receive() {
+                // Nobody answers: who stands behind what was sent hears it, too, for what nobody sent nobody did.
                 let nobody = || ClientError::new(Kind::Unavailable, "no server answers; nothing was done".to_owned());
-                return unsent.for_each(|order| order.slot.fill(Err(nobody())));
+                let unsent = held.take().into_iter().chain(orders.try_iter());
+                unsent.for_each(|order| order.slot.fill(Err(nobody())));
+                // Nor would anybody hear of an answer, once the last handle has gone.
+                if Arc::strong_count(&self.events) == 1 {
+                    return;
+                }
             }
         }
     }

@@ -401,6 +401,20 @@ fn many_tasks_share_one_client_whose_answers_find_them() {
     assert!(matches!(client.events()[..], [Event::Reconnected { .. }]));
 }
 
+/// A command that came into the queue once others had been sent was told of by nobody, for as long as nobody answered.
+#[test]
+fn a_task_hears_that_nobody_answers_though_its_command_was_not_sent_yet() {
+    let town = with_sessions(|_, _| Said::Nothing);
+    let few = Options { window: 2, patience: Duration::from_millis(200), ..options(&[&town]) };
+    let client = AsyncClient::connect(few, Arc::new(RealClock)).unwrap();
+    let sent = [client.execute(&[add(1, 1)]), client.execute(&[add(1, 1)])];
+    // By then the thread has both, and its queue has room.
+    RealClock.sleep(Duration::from_millis(100));
+    let queued = [client.execute(&[add(1, 1)]), client.execute(&[add(1, 1)])];
+    assert_eq!(sent.map(|future| wait(future).unwrap_err().kind), [Kind::InDoubt; 2]);
+    assert_eq!(queued.map(|future| wait(future).unwrap_err().kind), [Kind::Unavailable; 2], "nothing was done");
+}
+
 #[test]
 fn a_task_hears_that_nobody_answers_and_a_full_window_says_so() {
     let town = with_sessions(|_, _| Said::Nothing);
