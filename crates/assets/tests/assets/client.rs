@@ -404,12 +404,17 @@ fn many_tasks_share_one_client_whose_answers_find_them() {
 /// A command that came into the queue once others had been sent was told of by nobody, for as long as nobody answered.
 #[test]
 fn a_task_hears_that_nobody_answers_though_its_command_was_not_sent_yet() {
-    let town = with_sessions(|_, _| Said::Nothing);
+    let (says, hears) = channel();
+    let town = with_sessions(move |mark, _| {
+        _ = says.send(mark);
+        Said::Nothing
+    });
     let few = Options { window: 2, patience: Duration::from_millis(200), ..options(&[&town]) };
     let client = AsyncClient::connect(few, Arc::new(RealClock)).unwrap();
     let sent = [client.execute(&[add(1, 1)]), client.execute(&[add(1, 1)])];
-    // By then the thread has both, and its queue has room.
-    RealClock.sleep(Duration::from_millis(100));
+    // The server has both, and the queue has room.
+    let first = hears.recv().unwrap();
+    while hears.recv().unwrap() == first {}
     let queued = [client.execute(&[add(1, 1)]), client.execute(&[add(1, 1)])];
     assert_eq!(sent.map(|future| wait(future).unwrap_err().kind), [Kind::InDoubt; 2]);
     assert_eq!(queued.map(|future| wait(future).unwrap_err().kind), [Kind::Unavailable; 2], "nothing was done");
