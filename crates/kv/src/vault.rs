@@ -28,6 +28,8 @@ mod window;
 mod writer;
 
 #[cfg(test)]
+mod asked_test;
+#[cfg(test)]
 mod compact_test;
 #[cfg(test)]
 mod gate_test;
