@@ -39,6 +39,7 @@ impl Journal {
         let left = self.leave();
         // A segment that is made ahead beside this would lie where the next opening does not look for it.
         let _making = self.shut("its end was moved back");
+        self.wait_until_still();
         let closed = self.closed_error(&self.core());
         let lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner).take();
         left?;

@@ -8,6 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::time::Duration;
 
 use assent_ids::{Epoch, Lsn};
 use assent_kind::Kind;
@@ -104,6 +105,8 @@ pub struct Counts {
     pub zeroed_bytes: u64,
 }
 
+/// So often a close looks whether what was under way has ended, where nobody tells it.
+const STILL_EVERY: Duration = Duration::from_millis(10);
 /// The file whose lock says that the folder is open.
 pub(crate) const LOCK: &str = "LOCK";
 
@@ -206,6 +209,7 @@ impl Journal {
     pub fn close(&self) -> Result<(), JournalError> {
         let result = self.leave();
         drop(self.shut("it was closed"));
+        self.wait_until_still();
         self.lock.lock().unwrap_or_else(PoisonError::into_inner).take();
         result
     }
@@ -236,6 +240,22 @@ impl Journal {
     pub(crate) fn shut(&self, reason: &str) -> MutexGuard<'_, Making> {
         self.core().closed.get_or_insert_with(|| reason.to_owned());
         self.making.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits, behind [`Journal::shut`], until nothing that was begun is on its way to the disk any more. A write that hangs there while the journal
+    /// fails would else end over what the next opening wrote at the same place, and an epoch over the next one's.
+    pub(crate) fn wait_until_still(&self) {
+        drop(self.settling.lock().unwrap_or_else(PoisonError::into_inner));
+        loop {
+            let mut core = self.core();
+            if core.writing == 0 && !core.idling {
+                return;
+            }
+            // Whoever lands on a journal that is closed wakes everyone; who was idle does not.
+            let seat = core.seat(u64::MAX);
+            drop(core);
+            seat.gate.wait(seat.seen, Some(STILL_EVERY));
+        }
     }
 
     pub(crate) fn core(&self) -> MutexGuard<'_, Core> {

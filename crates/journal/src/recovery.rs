@@ -97,7 +97,8 @@ pub(crate) fn examine(files: &Arc<Files>, segments: Segments, epochs: &Arc<Epoch
     };
     while let Some(head) = walk.next()? {
         found.synced = found.synced.max(head.synced);
-        found.closed = head.entries == 0 && head.close;
+        // Only of the last opening: one behind it may have acknowledged what stood where this stands, and lost it.
+        found.closed = head.entries == 0 && head.close && epochs.last().is_some_and(|(last, _)| last == head.epoch);
         // Of a claim too: a claim of an unknown salt would be none.
         found.living.insert(head.epoch);
         if head.entries == 0 {
@@ -118,8 +119,9 @@ pub(crate) fn examine(files: &Arc<Files>, segments: Segments, epochs: &Arc<Epoch
     found.synced = found.synced.min(found.end);
     // Where the last opening said that it is over, nothing was written behind it: to look through all the room ahead for a proof of loss
     // would cost most of an open.
-    let is_over = found.closed && epochs.last().is_some_and(|(last, _)| last == walk.epoch());
-    if !is_over && let Some(claim) = walk.later_claim()? {
+    if !found.closed
+        && let Some(claim) = walk.later_claim()?
+    {
         return Err(lost(&walk, &claim));
     }
     found.torn = torn(&walk, files, epochs, found.closed)?;

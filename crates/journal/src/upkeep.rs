@@ -126,9 +126,17 @@ impl Journal {
             self.writable(&core)?;
             if core.end() == end && core.writing == 0 && !core.idling {
                 core.closed = Some("it was closed".to_owned());
+                // Whoever closes it too waits for what is written here.
+                core.idling = true;
                 break core.ghost(self.epoch, self.salt, end, true).unzip();
             }
         };
+        let left = self.last_word(batch, segment);
+        self.core().idling = false;
+        left
+    }
+
+    fn last_word(&self, batch: Option<Batch>, segment: Option<Arc<Segment>>) -> Result<(), JournalError> {
         // An opening that has written nothing leaves the last word to the one before it.
         let (true, Some(batch), Some(segment)) = (self.is_settled(), batch, segment) else { return Ok(()) };
         self.write_ghost(&batch, &segment, segment.writer().as_deref(), true).map_err(|reason| {
@@ -261,8 +269,8 @@ impl Journal {
     fn remove(&self, segment: &Arc<Segment>, barrier: Barrier, making: &mut Making) -> Result<(), JournalError> {
         let (archived, disk) = (segment.is_archived(), &*self.files.disk);
         let mut again = making.recycled.len() < self.waiting_max() && segment.head.size == self.config.log_size;
-        // What is to stay free comes first.
-        again = again && !self.is_short(0);
+        // What is to stay free comes first. And what somebody else has by another name, as a backup, is his.
+        again = again && !self.is_short(0) && !disk.has_other_names(segment.path()).unwrap_or(true);
         let free = (0..).map(segment::recycled_name).map(|name| self.folder.join(name));
         let waits =
             free.into_iter().find(|path| making.recycled.iter().all(|(taken, _)| taken != path)).unwrap_or_default();

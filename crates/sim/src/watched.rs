@@ -63,6 +63,9 @@ impl<D: Disk, W: Watch + 'static> Disk for WatchedDisk<D, W> {
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.disk.rename(from, to)
     }
+    fn has_other_names(&self, path: &Path) -> io::Result<bool> {
+        self.disk.has_other_names(path)
+    }
     fn unlink(&self, path: &Path) -> io::Result<()> {
         self.disk.unlink(path)
     }

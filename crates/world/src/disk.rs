@@ -114,6 +114,15 @@ pub trait Disk: Send + Sync + Debug {
     /// `WouldBlock` if somebody else holds it.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>>;
 
+    /// Whether a file has a name beside this one (a hard link): who writes into it then writes into somebody else's, too.
+    ///
+    /// # Errors
+    /// As the operating system says.
+    fn has_other_names(&self, path: &Path) -> io::Result<bool> {
+        let _ = path;
+        Ok(false)
+    }
+
     /// How much room there is for what a folder holds, as of now: others may take it. None where nobody knows.
     ///
     /// # Errors

@@ -7,7 +7,7 @@ use std::fs;
 use std::io;
 use std::num::NonZeroU64;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt as _, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -50,6 +50,19 @@ struct RealLock {
 }
 
 impl Lock for RealLock {}
+
+#[expect(clippy::disallowed_methods, reason = "this is the door")]
+impl RealDisk {
+    /// As [`Disk::lock`], of a file that is there and that this process may read: it takes no right to write it.
+    ///
+    /// # Errors
+    /// `WouldBlock` if somebody else holds it, and as the operating system says.
+    pub fn lock_to_read(&self, path: &Path) -> io::Result<Box<dyn Lock>> {
+        let file = fs::File::open(path)?;
+        file.try_lock().map_err(io::Error::from)?;
+        Ok(Box::new(RealLock { _file: file }))
+    }
+}
 
 #[expect(clippy::disallowed_methods, reason = "this is the door")]
 impl Disk for RealDisk {
@@ -103,6 +116,10 @@ impl Disk for RealDisk {
         let file = fs::OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
         file.try_lock().map_err(io::Error::from)?;
         Ok(Box::new(RealLock { _file: file }))
+    }
+
+    fn has_other_names(&self, path: &Path) -> io::Result<bool> {
+        Ok(fs::metadata(path)?.nlink() > 1)
     }
 
     fn room(&self, folder: &Path) -> io::Result<Option<DiskRoom>> {

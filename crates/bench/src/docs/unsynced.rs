@@ -41,6 +41,10 @@ impl Disk for Unsynced {
         RealDisk.unlink(path)
     }
 
+    fn has_other_names(&self, path: &Path) -> io::Result<bool> {
+        RealDisk.has_other_names(path)
+    }
+
     fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
         RealDisk.list(folder)
     }

@@ -85,6 +85,10 @@ impl Disk for SlowDisk {
         self.disk.unlink(path)
     }
 
+    fn has_other_names(&self, path: &Path) -> io::Result<bool> {
+        self.disk.has_other_names(path)
+    }
+
     fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
         self.disk.list(folder)
     }

@@ -2,12 +2,13 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use assent_ids::Lsn;
 use assent_journal::{BARRIERS, Config, Journal, JournalError, KIND_RESERVED, Log, State, stepping};
 use assent_kind::Kind;
-use assent_sim::{SimClock, SimDisk, Survival};
-use assent_world::Disk;
+use assent_sim::{Call, Fault, Operation, SimClock, SimDisk, Survival};
+use assent_world::{Clock as _, Disk, RealClock};
 
 use super::stage::{FOLDER, all, bytes, offset, open, open_at, payloads, put, rot, segments, small};
 
@@ -100,6 +101,35 @@ fn a_stale_entry_at_the_right_place_does_not_complete_a_torn_batch() {
     let (journal, recovery) = open(&disk, 3, &small()).unwrap();
     assert_eq!(payloads(&*journal), [b"kept"], "the batch is valid only wholly");
     assert!(recovery.torn.is_some(), "{recovery:?}");
+}
+
+/// It would end over what the next opening has written there.
+#[test]
+fn a_folder_is_nobody_elses_while_a_write_into_it_is_under_way() {
+    let disk = SimDisk::new();
+    let (journal, _) = open(&disk, 1, &small()).unwrap();
+    put(&*journal, b"kept");
+    journal.append(1, &[&[1; 5000]]).unwrap();
+    let hangs = stepping::close(&journal).unwrap();
+    journal.append(1, &[b"fails"]).unwrap();
+    let fails = stepping::close(&journal).unwrap();
+    disk.inject(Call::of(Operation::WriteDurable, 1), Fault::Io);
+    fails.land();
+    let closes = std::thread::spawn({
+        let journal = Arc::clone(&journal);
+        move || journal.close()
+    });
+    for _ in 0..50 {
+        let refused = open(&disk, 2, &small()).unwrap_err();
+        assert_eq!(refused.kind(), Kind::Busy, "{refused}");
+        RealClock.sleep(Duration::from_millis(1));
+    }
+    assert!(!closes.is_finished());
+    hangs.land();
+    assert_eq!(closes.join().unwrap().unwrap_err().kind(), Kind::Closed);
+    drop(journal);
+    let (journal, _) = open(&disk, 2, &small()).unwrap();
+    assert_eq!(payloads(&*journal)[0], b"kept");
 }
 
 #[test]

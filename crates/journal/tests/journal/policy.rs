@@ -50,6 +50,24 @@ fn a_closed_journal_has_lost_nothing_in_any_policy() {
 }
 
 #[test]
+fn a_closed_opening_says_nothing_of_what_the_next_one_has_lost() {
+    let disk = SimDisk::new();
+    let clock = Arc::new(SimClock::new());
+    let (journal, _) = open_at(&disk, Arc::clone(&clock), 1, &lazy()).unwrap();
+    put(&*journal, b"kept");
+    journal.close().unwrap();
+    let (journal, _) = open_at(&disk, Arc::clone(&clock), 2, &lazy()).unwrap();
+    // Where the closing batch of the one before stands, and in the page cache alone.
+    put(&*journal, b"lost");
+    drop(journal);
+    disk.cut_power(Survival::Nothing);
+    clock.reboot();
+    let (journal, recovery) = open_at(&disk, clock, 3, &lazy()).unwrap();
+    assert_eq!(payloads(&*journal), [b"kept"]);
+    assert!(recovery.may_have_lost && !recovery.clean, "{recovery:?}");
+}
+
+#[test]
 fn a_timer_syncs_when_traffic_stops_and_not_within_the_shortest_time() {
     let disk = SimDisk::new();
     let clock = Arc::new(SimClock::new());

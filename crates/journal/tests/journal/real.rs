@@ -148,3 +148,38 @@ fn an_entry_of_the_longest_value_goes_through() {
     assert!(entry.end == ticket.end && entry.payload[..3] == *b"key" && entry.payload[3..] == value);
     journal.trim(journal.durable()).unwrap();
 }
+
+/// `cp -al` of what has no writer any more is a backup that costs nothing, and stays what it is.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "the test is who has the backup")]
+fn a_segment_that_has_another_name_is_not_written_again() {
+    let (folder, backup) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let settings =
+        Config { log_size: 64 << 10, max_buffer_log_size: 16 << 10, kept_until_released: true, ..Config::default() };
+    let (journal, _) = open(folder.path(), settings).unwrap();
+    let fill = |from: u64, to: u64| {
+        let put = |number: u64| journal.append(3, &[&number.to_le_bytes().repeat(200)]).unwrap();
+        let tickets: Vec<_> = (from..to).map(put).collect();
+        journal.sync().unwrap();
+        tickets
+    };
+    let tickets = fill(0, 400);
+    journal.trim(tickets[390].lsn).unwrap();
+    let mut copies = Vec::new();
+    for entry in std::fs::read_dir(folder.path()).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|kind| kind == "kept") {
+            let link = backup.path().join(path.file_name().unwrap());
+            std::fs::hard_link(&path, &link).unwrap();
+            copies.push((std::fs::read(&link).unwrap(), link));
+        }
+    }
+    assert!(copies.len() > 4, "{}", copies.len());
+    for span in journal.sealed() {
+        journal.release(span.first).unwrap();
+    }
+    fill(1_000, 2_000);
+    for (bytes, link) in copies {
+        assert!(std::fs::read(&link).unwrap() == bytes, "{}", link.display());
+    }
+}
