@@ -21,6 +21,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError, TryLockError};
 
+use assent_kind::Kind;
 use assent_runs::{Pace, RunsError};
 use assent_world::{Barrier, Moment};
 
@@ -150,7 +151,8 @@ impl Kv {
             let reason = "an earlier write of the ledger failed".to_owned();
             return Err(KvError::Ledger(RunsError::Closed { reason }));
         }
-        if let Some(cell) = self.unreadable_front() {
+        let is_permitted = self.config.chooser().hours.permit(self.hour());
+        if let Some(cell) = self.unreadable_front().filter(|_| is_permitted) {
             return self.pass(&cell, pace);
         }
         // Where that finds no room either, what can be compacted without it may make some.
@@ -173,6 +175,14 @@ impl Kv {
             }
             Err(VaultError::Unread { place, what, kind }) => {
                 // It may pass; a sector that the disk has lost does not, and nothing waits for that.
+                if self.unread().again(place) == UNREAD_MAX {
+                    self.damaged().insert(place);
+                }
+                return Err(KvError::Volume { kind, what });
+            }
+            // The ledger cannot say of one of its values what became of it. It may the next time; where a block of its own is damaged it
+            // never does, and others may be compacted meanwhile.
+            Err(VaultError::Ledger { place, what, kind }) if kind != Kind::Closed => {
                 if self.unread().again(place) == UNREAD_MAX {
                     self.damaged().insert(place);
                 }
@@ -225,10 +235,10 @@ impl Kv {
         choice
     }
 
-    /// Of the day, where the store is.
+    /// Of the day, where the store is: by the clock as it is, not by the store's time, which never goes back behind an hour that it once was.
     fn hour(&self) -> u8 {
         let offset_ms = i64::from(self.config.utc_offset_minutes) * 60_000;
-        let shifted = self.shared.time.now_ms().saturating_add_signed(offset_ms);
+        let shifted = self.shared.time.clock().wall_ms().saturating_add_signed(offset_ms);
         u8::try_from(shifted / HOUR_MS % 24).unwrap_or(0)
     }
 
@@ -432,14 +442,14 @@ struct Asking<'a> {
 
 impl Answers for Asking<'_> {
     fn alone(&mut self, asked: &Asked<'_>) -> Result<Liveness, VaultError> {
-        let newest = self.ledger.newest(asked.keyspace, asked.key).map_err(told)?;
+        let newest = self.ledger.newest(asked.keyspace, asked.key).map_err(|error| told(error, asked))?;
         self.judged(newest, asked)
     }
 
     fn in_order(&mut self) -> Box<Answer<'_>> {
         let mut rows = self.ledger.in_order();
         Box::new(move |asked| {
-            let newest = rows.newest(asked.keyspace, asked.key).map_err(told)?;
+            let newest = rows.newest(asked.keyspace, asked.key).map_err(|error| told(error, asked))?;
             self.judged(newest, asked)
         })
     }
@@ -449,14 +459,14 @@ impl Asking<'_> {
     fn judged(&mut self, newest: Option<(u64, Option<Place>)>, asked: &Asked<'_>) -> Result<Liveness, VaultError> {
         let liveness = judge(newest, self.durable, asked);
         if self.is_recounted && matches!(liveness, Liveness::Dead { .. }) {
-            self.leaving += self.ledger.written_bytes(asked).map_err(told)?;
+            self.leaving += self.ledger.written_bytes(asked).map_err(|error| told(error, asked))?;
         }
         Ok(liveness)
     }
 }
 
-fn told(error: impl ToString) -> VaultError {
-    VaultError::Ledger(error.to_string())
+fn told(error: KvError, asked: &Asked<'_>) -> VaultError {
+    VaultError::Ledger { place: asked.address.lsn, what: error.to_string(), kind: error.kind() }
 }
 
 /// What has become of a write, by what the ledger says that its key became last.

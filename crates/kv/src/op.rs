@@ -125,8 +125,11 @@ impl<'a> Op<'a> {
     /// How many bytes its row takes in the ledger's memory, at most.
     pub(crate) const fn row_bytes(&self) -> u64 {
         let Fields { code, key, metadata, value, .. } = self.fields();
-        let end = if code == OP_ERASE { value.len() } else { 0 };
-        (key.len() + metadata.len() + end) as u64 + ROW_BYTES
+        // Kept as it is, and as what it cuts.
+        if code == OP_ERASE {
+            return 2 * ((key.len() + value.len()) as u64 + ROW_BYTES);
+        }
+        (key.len() + metadata.len()) as u64 + ROW_BYTES
     }
 
     /// How many bytes it takes in a record.

@@ -84,12 +84,12 @@ impl Effect {
 
     /// As [`Op::row_bytes`].
     pub(crate) fn row_bytes(&self) -> u64 {
-        let more = match &self.became {
-            Became::Value { metadata, .. } => metadata.len(),
-            Became::Nothing => 0,
-            Became::Erased { to } => to.as_ref().map_or(0, |to| to.len()),
+        let (more, times) = match &self.became {
+            Became::Value { metadata, .. } => (metadata.len(), 1),
+            Became::Nothing => (0, 1),
+            Became::Erased { to } => (to.as_ref().map_or(0, |to| to.len()), 2),
         };
-        (self.key.len() + more) as u64 + ROW_BYTES
+        times * ((self.key.len() + more) as u64 + ROW_BYTES)
     }
 
     fn of(op: &Op<'_>, entry: Lsn, at: u32, modified: u64) -> Self {

@@ -65,6 +65,8 @@ pub struct Facts {
     pub ranges: u64,
     /// Runs that are no part of the map any more, and whose files an older manifest still names.
     pub runs_leaving: u64,
+    /// Runs that merges go round since this opening, because they cannot be read.
+    pub runs_unreadable: u64,
     /// Pieces of run files that were in the cache, and rows that were found before.
     pub cache_hits: u64,
     /// Pieces that were not.

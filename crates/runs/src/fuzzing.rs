@@ -1,5 +1,6 @@
 //! Plain functions that fuzzers feed: bytes from a disk never panic.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -45,7 +46,8 @@ pub fn fuzz_manifest(bytes: &[u8]) {
     assert!(contents.lay() == bytes, "fields that are read are laid as they were");
     let erased = Erased::of(&contents.erased);
     assert!(erased.ranges() == contents.erased, "ranges that are read stand as they were");
-    let shape = Shape { frozen: 0, levels: &contents.levels, erased: &erased, gathers: true, hurries: false };
+    let (levels, shunned) = (&contents.levels, &BTreeSet::new());
+    let shape = Shape { frozen: 0, levels, erased: &erased, gathers: true, hurries: false, shunned };
     _ = policy::next(shape, &Config::default());
     for fragment in erased.fragments() {
         _ = policy::is_needed(&contents.levels, fragment);

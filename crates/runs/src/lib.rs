@@ -47,6 +47,7 @@ mod run_verify;
 mod run_writer;
 mod runs;
 mod seal;
+mod shunned;
 mod step;
 mod told;
 mod version;

@@ -68,6 +68,8 @@ pub(crate) struct Memtable {
     ordering: Mutex<()>,
     /// Somebody walked it since that was asked, or stepped over many versions of a key.
     walked: AtomicBool,
+    /// What the ranges take that were erased beside it.
+    erases_bytes: AtomicU64,
 }
 
 /// The most bytes that an entry takes.
@@ -263,6 +265,7 @@ impl Memtable {
             late: AtomicU64::new(NOWHERE),
             ordering: Mutex::default(),
             walked: AtomicBool::new(false),
+            erases_bytes: AtomicU64::new(0),
         }
     }
 
@@ -480,19 +483,24 @@ impl Memtable {
         self.places.keys()
     }
 
-    /// Bytes that entries take.
+    /// Ranges were erased beside it that take so much more, until it is written out.
+    pub(crate) fn count_erases(&self, bytes: u64) {
+        self.erases_bytes.fetch_add(bytes, Memory::Relaxed);
+    }
+
+    /// Bytes that entries take, and ranges that were erased beside them.
     pub(crate) fn used_bytes(&self) -> u64 {
-        self.arena.used_bytes()
+        self.arena.used_bytes() + self.erases_bytes.load(Memory::Relaxed)
     }
 
     /// And the places of their keys: what its owner counts against a budget.
     pub(crate) fn counted_bytes(&self) -> u64 {
-        self.arena.used_bytes() + self.places.counted_bytes()
+        self.used_bytes() + self.places.counted_bytes()
     }
 
     /// Bytes of the process that it holds.
     pub(crate) fn memory_bytes(&self) -> u64 {
-        self.arena.memory_bytes() + self.places.memory_bytes()
+        self.arena.memory_bytes() + self.places.memory_bytes() + self.erases_bytes.load(Memory::Relaxed)
     }
 
     fn node(&self, at: u64) -> Option<Node<'_>> {

@@ -7,8 +7,13 @@
 //!   gather   a merge within level 0, where that is little beside what it meets below, if the owner likes
 //!   move     a merge into nothing, of a run without tombstones: only the manifest changes
 //! ```
+//! Nothing of this is done with a run that cannot be read: what is next then comes instead, and for level 0 what is newer than it is gathered.
+//!
 //! Walk: [`next`] asks in this order, [`next_merge`] where flushes have a lane of their own · [`Work`] says what it is about, by run.
 //! Deliberately absent: views. They pin what they look at, so no merge asks who looks.
+
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
 
 use crate::Config;
 use crate::manifest::LEVELS_MAX;
@@ -39,6 +44,8 @@ pub(crate) struct Shape<'a> {
     pub(crate) gathers: bool,
     /// Level 0 goes down however few its runs are.
     pub(crate) hurries: bool,
+    /// Runs that cannot be read.
+    pub(crate) shunned: &'a BTreeSet<RunId>,
 }
 
 /// A piece of work.
@@ -52,6 +59,17 @@ pub(crate) enum Work {
     Move(RunId),
     /// These become runs of a level. Of one level, or of two neighbours. At level 0 they are neighbours too, and become one.
     Merge { inputs: Vec<RunId>, to: usize },
+}
+
+impl Work {
+    /// Runs that it reads or moves.
+    pub(crate) fn inputs(&self) -> &[RunId] {
+        match self {
+            Self::Flush => &[],
+            Self::Drop(run) | Self::Move(run) => std::slice::from_ref(run),
+            Self::Merge { inputs, .. } => inputs,
+        }
+    }
 }
 
 /// The most urgent piece of work.
@@ -69,7 +87,9 @@ pub(crate) fn next(shape: Shape<'_>, config: &Config) -> Option<Work> {
 pub(crate) fn next_merge(shape: Shape<'_>, config: &Config) -> Option<Work> {
     let level0_runs = usize::try_from(config.level0_runs).unwrap_or(usize::MAX);
     let at_level0 = shape.level(0).len();
-    let erased = |run: &&RunFacts| shape.erased.over_all(&run.first, &run.last) > run.seq_max;
+    let erased = |run: &&RunFacts| {
+        shape.erased.over_all(&run.first, &run.last) > run.seq_max && !shape.shunned.contains(&run.id)
+    };
     if let Some(run) = shape.levels.iter().flatten().find(erased) {
         return Some(Work::Drop(run.id));
     }
@@ -87,27 +107,11 @@ pub(crate) fn next_merge(shape: Shape<'_>, config: &Config) -> Option<Work> {
     };
     // The fullest first, of two the upper one. Not always level 0: where it is due again whenever its merge ends, the level below
     // would grow, and each merge with it.
-    let levels = (0..shape.levels.len().min(LEVELS_MAX - 1)).rev();
-    let fullest = levels.filter(|level| too_full(*level) >= WHOLE).max_by_key(|level| too_full(*level));
-    match fullest {
-        Some(0) => match gathered {
-            Gathered::These(inputs) => return Some(Work::Merge { inputs, to: 0 }),
-            _ => return Some(shape.merge_level0()),
-        },
-        Some(level) => {
-            if let Some(run) = shape.cheapest(level) {
-                return Some(shape.down(run));
-            }
-        }
-        None => {}
-    }
-    if let Some(run) = shape.densest() {
-        return Some(shape.down(run));
-    }
-    if shape.erased.fragments().len() > RANGES_MAX {
-        return shape.most_ignorant();
-    }
-    None
+    let mut full: Vec<usize> =
+        (0..shape.levels.len().min(LEVELS_MAX - 1)).filter(|level| too_full(*level) >= WHOLE).collect();
+    full.sort_by_key(|level| Reverse(too_full(*level)));
+    let down = |level| if level == 0 { shape.level0_down(&gathered, level0_runs) } else { shape.cheapest_down(level) };
+    full.into_iter().find_map(down).or_else(|| shape.densest_down()).or_else(|| shape.forgetting())
 }
 
 const WHOLE: u64 = 1 << 16;
@@ -177,6 +181,25 @@ impl<'a> Shape<'a> {
         runs.get(..count).unwrap_or_default()
     }
 
+    /// Whether all that it needs can be read.
+    fn can(self, work: &Work) -> bool {
+        self.shunned.is_empty() || !work.inputs().iter().any(|run| self.shunned.contains(run))
+    }
+
+    /// What becomes of a level 0 that is too full.
+    fn level0_down(self, gathered: &Gathered, level0_runs: usize) -> Option<Work> {
+        let wanted = match gathered {
+            Gathered::These(inputs) => Work::Merge { inputs: inputs.clone(), to: 0 },
+            Gathered::Down | Gathered::Wait => self.merge_level0(),
+        };
+        if self.can(&wanted) {
+            return Some(wanted);
+        }
+        // What is newer than the first that cannot be read stays few, at least.
+        let inputs = self.newest(level0_runs, |run| !self.shunned.contains(&run.id))?;
+        Some(Work::Merge { inputs, to: 0 })
+    }
+
     /// All of level 0, for its runs overlap each other, and what it meets at level 1.
     fn merge_level0(self) -> Work {
         let inputs = self.level(0).iter().chain(self.met_by_level0()).map(|run| run.id).collect();
@@ -200,18 +223,21 @@ impl<'a> Shape<'a> {
         if !self.gathers || !waits || self.is_erased(self.met_by_level0()) {
             return Gathered::Down;
         }
+        self.newest(level0_runs, |_| true).map_or(Gathered::Wait, Gathered::These)
+    }
+
+    /// As many of the newest runs of level 0 as are worth it, up to the first that may not be taken.
+    fn newest(self, level0_runs: usize, may: impl Fn(&RunFacts) -> bool) -> Option<Vec<RunId>> {
+        let runs = || self.level(0).iter().take_while(|run| may(run));
         let (mut sum, mut longest, mut count) = (0_u64, 0, 0);
-        for (at, run) in (1..).zip(runs) {
+        for (at, run) in (1..).zip(runs()) {
             sum = sum.saturating_add(run.bytes);
             longest = run.bytes.max(longest);
             if at >= level0_runs && sum >= GROWTH.saturating_mul(longest) {
                 count = at;
             }
         }
-        if count < 2 {
-            return Gathered::Wait;
-        }
-        Gathered::These(runs.iter().take(count).map(|run| run.id).collect())
+        (count >= 2).then(|| runs().take(count).map(|run| run.id).collect())
     }
 
     /// Whether any of them may hold entries that were erased: nobody knows of them before it is written again.
@@ -224,18 +250,29 @@ impl<'a> Shape<'a> {
         self.overlapping(level + 1, &run.first, &run.last).iter().map(|run| run.bytes).sum()
     }
 
-    /// The run of a level that meets the least below, for each byte of its own.
-    fn cheapest(self, level: usize) -> Option<At<'a>> {
+    /// The run of a level that meets the least below, for each byte of its own, goes down.
+    fn cheapest_down(self, level: usize) -> Option<Work> {
         let price = |run: &&RunFacts| self.met_bytes((level, run)).saturating_mul(1024) / run.bytes.max(1);
-        self.level(level).iter().min_by_key(price).map(|run| (level, run))
+        let can = |run: &&RunFacts| self.shunned.is_empty() || self.can(&self.down((level, run)));
+        self.level(level).iter().filter(can).min_by_key(price).map(|run| self.down((level, run)))
     }
 
-    /// A run below level 0 that is half tombstones or more.
-    fn densest(self) -> Option<At<'a>> {
+    /// A run below level 0 that is half tombstones or more goes down.
+    fn densest_down(self) -> Option<Work> {
         let at = |level| self.level(level).iter().map(move |run| (level, run));
         let all = (1..self.levels.len()).flat_map(at);
         let dense = all.filter(|(_, run)| run.tombstones > 0 && run.tombstones >= run.entries.div_ceil(2));
-        dense.max_by_key(|(_, run)| run.tombstones.saturating_mul(1024) / run.entries.max(1))
+        let can = |at: &At<'_>| self.shunned.is_empty() || self.can(&self.down(*at));
+        let densest = dense.filter(can).max_by_key(|(_, run)| run.tombstones.saturating_mul(1024) / run.entries.max(1));
+        densest.map(|at| self.down(at))
+    }
+
+    /// What lets the most ranges go, where there are too many.
+    fn forgetting(self) -> Option<Work> {
+        if self.erased.fragments().len() <= RANGES_MAX {
+            return None;
+        }
+        self.most_ignorant()
     }
 
     /// A run with what it meets one level down.
@@ -256,8 +293,13 @@ impl<'a> Shape<'a> {
             |run: &RunFacts| self.erased.fragments().iter().filter(|fragment| is_ignorant(run, fragment)).count();
         let at = |level| self.level(level).iter().map(move |run| (level, run));
         let all = (0..self.levels.len()).flat_map(at).map(|(level, run)| (ignorance(run), level, run));
-        let (_, level, run) = all.filter(|(count, ..)| *count > 0).max_by_key(|(count, ..)| *count)?;
-        Some(if level == 0 { self.merge_level0() } else { Work::Merge { inputs: vec![run.id], to: level } })
+        let work = |level: usize, run: &RunFacts| match level {
+            0 => self.merge_level0(),
+            _ => Work::Merge { inputs: vec![run.id], to: level },
+        };
+        let can = |(count, level, run): &(usize, usize, &RunFacts)| *count > 0 && self.can(&work(*level, run));
+        let (_, level, run) = all.filter(can).max_by_key(|(count, ..)| *count)?;
+        Some(work(level, run))
     }
 }
 

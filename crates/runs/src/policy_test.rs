@@ -3,6 +3,8 @@
 use super::*;
 use crate::entry::Range;
 
+static SOUND: BTreeSet<RunId> = BTreeSet::new();
+
 fn config() -> Config {
     Config { level0_runs: 2, level1_bytes: 1 << 10, level_ratio: 2, ..Config::default() }
 }
@@ -36,7 +38,7 @@ fn erased(ranges: &[(&str, u64)]) -> Erased {
 }
 
 fn judge(frozen: usize, levels: &[Vec<RunFacts>], erased: &Erased) -> Option<Work> {
-    next(Shape { frozen, levels, erased, gathers: false, hurries: false }, &config())
+    next(Shape { frozen, levels, erased, gathers: false, hurries: false, shunned: &SOUND }, &config())
 }
 
 fn merge(inputs: &[u64], to: usize) -> Option<Work> {
@@ -124,8 +126,12 @@ fn runs_that_are_little_beside_what_they_meet_are_gathered_before_all_of_them_go
         let level0 = (0..).zip(above).map(|(id, bytes)| run(id, "bf", *bytes)).collect();
         let met = if below > 0 { vec![run(8, "AA", 1), run(9, "az", below)] } else { vec![run(8, "AA", 1)] };
         let levels = [level0, met];
-        let judge =
-            |gathers| next(Shape { frozen: 0, levels: &levels, erased: &nothing, gathers, hurries: false }, &config());
+        let judge = |gathers| {
+            next(
+                Shape { frozen: 0, levels: &levels, erased: &nothing, gathers, hurries: false, shunned: &SOUND },
+                &config(),
+            )
+        };
         assert_eq!(judge(true), expected, "{name}");
         let down = judge(false);
         assert!(matches!(down, Some(Work::Merge { to: 1, .. })), "{name}: {down:?}");
@@ -133,7 +139,14 @@ fn runs_that_are_little_beside_what_they_meet_are_gathered_before_all_of_them_go
     // What meets values that were erased goes down: nobody knows of them before they are written again.
     let levels = [(0..3).map(|id| run(id, "bf", 10)).collect(), vec![run(9, "az", 1000)]];
     for (ranges, expected) in [(vec![("bc", 21)], merge(&[0, 1, 2, 9], 1)), (vec![("bc", 5)], merge(&[0, 1, 2], 0))] {
-        let shape = Shape { frozen: 0, levels: &levels, erased: &erased(&ranges), gathers: true, hurries: false };
+        let shape = Shape {
+            frozen: 0,
+            levels: &levels,
+            erased: &erased(&ranges),
+            gathers: true,
+            hurries: false,
+            shunned: &SOUND,
+        };
         assert_eq!(next(shape, &config()), expected, "{ranges:?}");
     }
 }
@@ -143,7 +156,8 @@ fn below_what_is_gathered_level_1_may_be_twice_as_long() {
     let nothing = Erased::default();
     for (bytes, may) in [(1024, [true, true]), (1025, [false, true]), (2048, [false, true]), (2049, [false, false])] {
         let levels = [vec![], vec![run(1, "ab", bytes)]];
-        let shape = |gathers| Shape { frozen: 0, levels: &levels, erased: &nothing, gathers, hurries: false };
+        let shape =
+            |gathers| Shape { frozen: 0, levels: &levels, erased: &nothing, gathers, hurries: false, shunned: &SOUND };
         assert_eq!([false, true].map(|gathers| next(shape(gathers), &config()).is_none()), may, "{bytes}");
     }
 }
@@ -224,9 +238,43 @@ fn debt_is_what_is_too_much() {
 fn who_hurries_has_level_0_go_down_however_few_its_runs_are() {
     let nothing = Erased::default();
     let next = |levels: &[Vec<RunFacts>]| {
-        let judge = |hurries| next(Shape { frozen: 0, levels, erased: &nothing, gathers: true, hurries }, &config());
+        let judge = |hurries| {
+            next(Shape { frozen: 0, levels, erased: &nothing, gathers: true, hurries, shunned: &SOUND }, &config())
+        };
         [false, true].map(judge)
     };
     assert_eq!(next(&[vec![run(2, "ac", 9)], vec![run(1, "ab", 900)]]), [None, merge(&[2, 1], 1)]);
     assert_eq!(next(&[vec![], vec![run(1, "ab", 900)]]), [None, None]);
+}
+
+#[test]
+fn what_cannot_be_read_is_gone_round() {
+    let judge = |levels: &[Vec<RunFacts>], erased: &Erased, shunned: &[u64]| {
+        let shunned = &shunned.iter().copied().map(RunId).collect();
+        next(Shape { frozen: 0, levels, erased, gathers: false, hurries: false, shunned }, &config())
+    };
+    let nothing = Erased::default();
+    for (name, above, shunned, expected) in [
+        ("all can", &[10, 10, 10][..], &[][..], merge(&[0, 1, 2, 9], 1)),
+        ("what they meet: they become one", &[10, 10, 10], &[9], merge(&[0, 1, 2], 0)),
+        ("and so do those that are alike", &[10, 10, 10, 900], &[9], merge(&[0, 1, 2], 0)),
+        ("if they are worth it", &[10, 10, 900], &[9], None),
+        ("one of them: what is newer becomes one", &[10, 10, 10, 10, 10], &[3], merge(&[0, 1, 2], 0)),
+        ("nothing is newer", &[10, 10, 10, 10], &[0], None),
+    ] {
+        let level0 = (0..).zip(above).map(|(id, bytes)| run(id, "az", *bytes)).collect();
+        assert_eq!(judge(&[level0, vec![run(9, "az", 100)]], &nothing, shunned), expected, "{name}");
+    }
+    let levels = [vec![], vec![run(1, "ab", 2_000), run(2, "cd", 3_000)], vec![run(3, "ab", 500)]];
+    assert_eq!(judge(&levels, &nothing, &[]), Some(Work::Move(RunId(2))));
+    assert_eq!(judge(&levels, &nothing, &[2]), merge(&[1, 3], 2));
+    assert_eq!([judge(&levels, &nothing, &[2, 3]), judge(&levels, &nothing, &[1, 2])], [None, None]);
+    // The next full level, where the fullest can do nothing.
+    let levels = [vec![run(5, "xy", 9), run(6, "xy", 9)], vec![run(1, "ab", 9_000)], vec![run(3, "ab", 500)]];
+    assert_eq!([judge(&levels, &nothing, &[]), judge(&levels, &nothing, &[3])], [merge(&[1, 3], 2), merge(&[5, 6], 1)]);
+    let of_tombstones = [vec![], vec![dense(1, "ab"), dense(2, "cd")]];
+    assert_eq!(judge(&of_tombstones, &nothing, &[2]), merge(&[1], 1));
+    let gone = erased(&[("ae", 21)]);
+    assert_eq!(judge(&[vec![], vec![run(1, "ab", 9), run(2, "cd", 9)]], &gone, &[1]), Some(Work::Drop(RunId(2))));
+    assert_eq!(judge(&[vec![], vec![run(1, "ab", 9)]], &gone, &[1]), None);
 }

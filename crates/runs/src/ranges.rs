@@ -1,12 +1,12 @@
 //! What was erased: disjoint fragments in the order of their keys, each with the newest place at which all of it was erased.
 //!
-//! Walk: [`Erased::erase`] lays a range over what is there · [`Erased::over`] asks for one key, [`Erased::over_all`] for all
-//! keys between two. Both are a binary search, however many ranges there were.
+//! Walk: [`Erased::erase`] lays ranges over what is there, in one pass however many they are, [`together`] · [`Erased::over`] asks for one key,
+//! [`Erased::over_all`] for all keys between two. Both are a binary search, however many ranges there were.
 //! Deliberately absent: who still needs a fragment; that is [`crate::policy`]'s.
 
 use std::sync::Arc;
 
-use crate::entry::Range;
+use crate::entry::{Change, Range};
 
 /// Keys from here to there, erased at a seq.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +24,21 @@ pub(crate) struct Erased {
     fragments: Vec<Fragment>,
 }
 
+/// What a range takes that was erased, until it is written out with the memtable: with it, and as one fragment and two cut by it.
+pub(crate) fn erased_bytes(change: &Change<'_>) -> u64 {
+    let Change::Erase { from, to } = change else { return 0 };
+    let keys = from.len() + to.map_or(0, <[u8]>::len);
+    (2 * keys + size_of::<Range>() + 3 * size_of::<Fragment>() + 4 * size_of::<usize>()) as u64
+}
+
 impl Fragment {
+    /// None: there are no keys in it.
+    fn of(range: &Range) -> Option<Self> {
+        let Range { from, to, seq } = range;
+        let has_keys = to.as_ref().is_none_or(|to| to > from);
+        has_keys.then(|| Self { from: Arc::from(from.as_slice()), to: to.as_deref().map(Arc::from), seq: *seq })
+    }
+
     fn ends_behind(&self, key: &[u8]) -> bool {
         self.to.as_ref().is_none_or(|to| &**to > key)
     }
@@ -43,29 +57,21 @@ impl Erased {
     /// What these ranges erase together.
     pub(crate) fn of<'a>(ranges: impl IntoIterator<Item = &'a Range>) -> Self {
         let mut erased = Self::default();
-        for range in ranges {
-            erased.erase(range);
-        }
+        erased.erase(ranges);
         erased
     }
 
-    /// Lays a range over what was erased before.
-    pub(crate) fn erase(&mut self, range: &Range) {
-        let Range { from, to, seq } = range;
-        let to = to.as_deref();
-        if to.is_some_and(|to| to <= from.as_slice()) {
-            return;
-        }
-        let start = self.fragments.partition_point(|fragment| !fragment.ends_behind(from));
-        let is_before_end = |fragment: &Fragment| to.is_none_or(|to| &*fragment.from < to);
+    /// Lays ranges, in whatever order, over what was erased before: as long as it takes to sort them and to pass over what stands between the
+    /// first and the last of them. Of many, one by one would move what is behind each.
+    pub(crate) fn erase<'a>(&mut self, ranges: impl IntoIterator<Item = &'a Range>) {
+        let laid: Vec<Fragment> = ranges.into_iter().filter_map(Fragment::of).collect();
+        let laid = all(&laid);
+        let (Some(first), Some(last)) = (laid.first(), laid.last()) else { return };
+        let start = self.fragments.partition_point(|fragment| !fragment.ends_behind(&first.from));
+        let is_before_end = |fragment: &Fragment| last.to.as_ref().is_none_or(|to| fragment.from < *to);
         let count = self.fragments.get(start..).unwrap_or_default().partition_point(is_before_end);
-        let mut laid = Lay { pieces: Vec::new(), seq: *seq, next: Some(Arc::from(from.as_slice())) };
-        let end: Option<Arc<[u8]>> = to.map(Arc::from);
-        for old in self.fragments.get(start..start + count).unwrap_or_default() {
-            laid.over(old, from, end.as_ref());
-        }
-        laid.finish(end.as_ref());
-        self.fragments.splice(start..start + count, laid.pieces);
+        let pieces = together(self.fragments.get(start..start + count).unwrap_or_default(), &laid);
+        self.fragments.splice(start..start + count, pieces);
     }
 
     fn at(&self, key: &[u8]) -> Option<(usize, &Fragment)> {
@@ -112,52 +118,79 @@ impl Erased {
     }
 }
 
-/// The pieces that take the place of what a range is laid over.
-struct Lay {
-    pieces: Vec<Fragment>,
-    seq: u64,
-    /// Where the part of the range begins that has no piece yet; `None`: all has.
-    next: Option<Arc<[u8]>>,
+/// What each of these erases, in one list.
+fn all(fragments: &[Fragment]) -> Vec<Fragment> {
+    if fragments.len() < 2 {
+        return fragments.to_vec();
+    }
+    let (one, other) = fragments.split_at(fragments.len() / 2);
+    together(&all(one), &all(other))
 }
 
-impl Lay {
-    fn push(&mut self, from: &Arc<[u8]>, to: Option<&Arc<[u8]>>, seq: u64) {
-        if to.is_some_and(|to| to <= from) {
+/// What two sorted lists erase: of what both do, the newer place.
+fn together(one: &[Fragment], other: &[Fragment]) -> Vec<Fragment> {
+    let mut pieces: Vec<Fragment> = Vec::with_capacity(one.len() + other.len());
+    let (mut one, mut other) = (Ahead { rest: one, cut: None }, Ahead { rest: other, cut: None });
+    loop {
+        let piece = match (one.first(), other.first()) {
+            (None, None) => return pieces,
+            (Some(first), None) | (None, Some(first)) => first,
+            (Some(first), Some(second)) => first.until(second),
+        };
+        // Where one of both goes on, it is not cut for no reason.
+        let goes_on = one.cut.is_some() || other.cut.is_some();
+        one.pass(&piece);
+        other.pass(&piece);
+        match pieces.last_mut() {
+            Some(last) if goes_on && last.seq == piece.seq => last.to = piece.to,
+            _ => pieces.push(piece),
+        }
+    }
+}
+
+/// What of a list has no piece yet.
+struct Ahead<'a> {
+    rest: &'a [Fragment],
+    /// Where that begins within its first fragment; `None`: with it.
+    cut: Option<Arc<[u8]>>,
+}
+
+impl Ahead<'_> {
+    fn first(&self) -> Option<Fragment> {
+        let first = self.rest.first()?.clone();
+        Some(match &self.cut {
+            Some(from) => Fragment { from: Arc::clone(from), ..first },
+            None => first,
+        })
+    }
+
+    /// This piece is made. It ends no later than the first that is ahead, if it has any key of that.
+    fn pass(&mut self, piece: &Fragment) {
+        let Some((first, rest)) = self.rest.split_first() else { return };
+        if *self.cut.as_ref().unwrap_or(&first.from) != piece.from {
             return;
         }
-        match self.pieces.last_mut() {
-            Some(last) if last.seq == seq && last.to.as_ref() == Some(from) => last.to = to.cloned(),
-            _ => self.pieces.push(Fragment { from: Arc::clone(from), to: to.cloned(), seq }),
-        }
-    }
-
-    fn over(&mut self, old: &Fragment, from: &[u8], end: Option<&Arc<[u8]>>) {
-        let Some(next) = self.next.take() else { return };
-        // What it has before the range stays as it is.
-        if &*old.from < from {
-            self.push(&old.from, Some(&next), old.seq);
-        }
-        let start = if old.from > next { Arc::clone(&old.from) } else { Arc::clone(&next) };
-        self.push(&next, Some(&start), self.seq);
-        let (shared_end, rest_from) = match (&old.to, end) {
-            (None, None) => (None, None),
-            (Some(to), None) => (Some(to), None),
-            (None, Some(end)) => (Some(end), Some(end)),
-            (Some(to), Some(end)) if to > end => (Some(end), Some(end)),
-            (Some(to), Some(_)) => (Some(to), None),
-        };
-        self.push(&start, shared_end, self.seq.max(old.seq));
-        if let Some(rest) = rest_from {
-            self.push(rest, old.to.as_ref(), old.seq);
+        if first.to == piece.to {
+            (self.rest, self.cut) = (rest, None);
         } else {
-            self.next = shared_end.cloned();
+            self.cut.clone_from(&piece.to);
         }
     }
+}
 
-    fn finish(&mut self, end: Option<&Arc<[u8]>>) {
-        if let Some(next) = self.next.take() {
-            self.push(&next, end, self.seq);
+impl Fragment {
+    /// The first piece of two that are laid together.
+    fn until(self, other: Self) -> Self {
+        let (first, second) = if self.from <= other.from { (self, other) } else { (other, self) };
+        if first.from == second.from {
+            let to = match (first.to, second.to) {
+                (Some(to), Some(other)) => Some(to.min(other)),
+                (to, other) => to.or(other),
+            };
+            return Self { from: first.from, to, seq: first.seq.max(second.seq) };
         }
+        let to = if first.ends_behind(&second.from) { Some(second.from) } else { first.to };
+        Self { to, ..first }
     }
 }
 
@@ -185,18 +218,26 @@ mod tests {
             let mut rng = Rng::new(seed);
             let mut erased = Erased::default();
             let mut model = [0_u64; 12];
+            let mut waiting = Vec::new();
             for round in 1..=rng.range(1..14) {
                 let (from, to) = (rng.below(12), rng.below(13));
                 // Not always in order: a rebuild may lay them as they come.
                 let seq = if rng.below(3) == 0 { rng.range(1..20) } else { round + 5 };
                 let open = to == 12;
-                erased.erase(&Range { from: key(from), to: (!open).then(|| key(to)), seq });
+                let range = Range { from: key(from), to: (!open).then(|| key(to)), seq };
                 for place in from..to {
                     let place = usize::try_from(place).unwrap();
                     model[place] = model[place].max(seq);
                 }
-                well_formed(&erased);
+                waiting.push(range);
+                // One by one, or some together.
+                if rng.below(2) == 0 {
+                    erased.erase(&std::mem::take(&mut waiting));
+                    well_formed(&erased);
+                }
             }
+            erased.erase(&waiting);
+            well_formed(&erased);
             for (place, seq) in (0..).zip(model) {
                 assert_eq!(erased.over(&key(place)), seq, "seed {seed}, key {place}: {erased:?}");
             }
@@ -214,11 +255,25 @@ mod tests {
     #[test]
     fn a_range_without_keys_erases_nothing_and_one_without_an_end_all_behind() {
         let mut erased = Erased::default();
-        erased.erase(&Range { from: key(3), to: Some(key(3)), seq: 1 });
-        erased.erase(&Range { from: key(3), to: Some(key(1)), seq: 1 });
+        erased.erase(&[Range { from: key(3), to: Some(key(3)), seq: 1 }]);
+        erased.erase(&[Range { from: key(3), to: Some(key(1)), seq: 1 }]);
         assert!(erased.fragments().is_empty());
-        erased.erase(&Range { from: key(3), to: None, seq: 2 });
+        erased.erase(&[Range { from: key(3), to: None, seq: 2 }]);
         assert_eq!((erased.over(&key(2)), erased.over(&key(3)), erased.over(&[0xff; 9])), (0, 2, 2));
         assert_eq!((erased.over_all(&key(3), &[0xff; 9]), erased.over_all(&key(2), &key(4))), (2, 0));
+    }
+
+    #[test]
+    fn many_ranges_in_whatever_order_are_laid_in_one_pass() {
+        const MANY: u32 = 200_000;
+        let key = |number: u32| number.to_be_bytes().to_vec();
+        let range = |number: u32| Range { from: key(2 * number), to: Some(key(2 * number + 1)), seq: 5 };
+        let backwards: Vec<Range> = (0..MANY).rev().map(range).collect();
+        let mut erased = Erased::of(&[Range { from: key(0), to: Some(key(MANY)), seq: 3 }]);
+        erased.erase(&backwards);
+        // One by one, each would move all that is behind it: 20,000,000,000 fragments.
+        assert_eq!(erased.fragments().len(), MANY as usize + MANY as usize / 2);
+        assert_eq!([0, 1, MANY, MANY + 1, 2 * MANY].map(|number| erased.over(&key(number))), [5, 3, 5, 0, 0]);
+        assert_eq!((erased.over_all(&key(0), &key(MANY - 1)), erased.over_all(&key(0), &key(MANY + 1))), (3, 0));
     }
 }

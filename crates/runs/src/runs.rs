@@ -32,9 +32,10 @@ use crate::memtable::{Memtable, laid_bytes_max};
 use crate::nowhere::Nowhere;
 use crate::owner::{Owner, Pace, Tally};
 use crate::policy;
-use crate::ranges::Erased;
+use crate::ranges::{Erased, erased_bytes};
 use crate::run::{RunFacts, RunId};
 use crate::run_reader::{OwnedEntry, Run};
+use crate::shunned::Shunned;
 use crate::step::{Edit, Halt, Step, Task};
 use crate::version::{Files, Frozen, Levels, Seen, Version, Wanted};
 use crate::view::{Found, View, found};
@@ -66,6 +67,7 @@ pub struct Runs {
     next_id: AtomicU64,
     /// Memtables that are in runs, and that somebody may still look at.
     written_out: Mutex<Vec<Weak<Memtable>>>,
+    pub(crate) shunned: Shunned,
     /// Why it takes nothing more.
     pub(crate) closed: OnceLock<String>,
     is_read_only: bool,
@@ -159,6 +161,7 @@ impl Runs {
             merging: Mutex::default(),
             next_id: AtomicU64::new(next_id),
             written_out: Mutex::default(),
+            shunned: Shunned::default(),
             closed: OnceLock::new(),
         };
         (runs, opened)
@@ -179,8 +182,9 @@ impl Runs {
         if seq <= newest {
             return Err(RunsError::Order { seq, newest });
         }
-        let bytes = entries(changes, seq).map(|entry| laid_bytes_max(entry.key, entry.value)).sum();
-        let roomy = self.make_room(&now, bytes)?;
+        let erased: u64 = changes.iter().map(erased_bytes).sum();
+        let bytes: u64 = entries(changes, seq).map(|entry| laid_bytes_max(entry.key, entry.value)).sum();
+        let roomy = self.make_room(&now, bytes + erased)?;
         let version = roomy.as_ref().unwrap_or(&now);
         for entry in entries(changes, seq) {
             if !version.active.insert(&entry) {
@@ -198,10 +202,11 @@ impl Runs {
             version.show(seq);
             return Ok(());
         }
-        let mut erased = Erased::clone(&version.erased);
-        erases.iter().for_each(|range| erased.erase(range));
+        version.active.count_erases(erased);
+        let mut all = Erased::clone(&version.erased);
+        all.erase(erases);
         let Version { active, frozen, .. } = &**version;
-        self.publish(seq, active, frozen.clone(), version.files(), Arc::new(erased));
+        self.publish(seq, active, frozen.clone(), version.files(), Arc::new(all));
         Ok(())
     }
 
@@ -500,7 +505,7 @@ impl Runs {
         let levels = edit.levels(&book.contents().levels);
         let mut erased = Erased::clone(book.erased());
         let applied = edit.flushed.as_ref().map_or(book.contents().applied, |flushed| flushed.mark);
-        edit.flushed.iter().flat_map(|flushed| &flushed.erases).for_each(|range| erased.erase(range));
+        erased.erase(edit.flushed.iter().flat_map(|flushed| &flushed.erases));
         let remembered = erased.fragments().len();
         erased.retain(|fragment| policy::is_needed(&levels, fragment));
         let has_forgotten = erased.fragments().len() < remembered;
@@ -539,9 +544,7 @@ impl Runs {
             written_out.push(Arc::downgrade(&flushed.table));
         }
         let mut erased = Erased::clone(durable);
-        for range in frozen.iter().rev().flat_map(|frozen| &frozen.erases).chain(&writer.erases) {
-            erased.erase(range);
-        }
+        erased.erase(frozen.iter().flat_map(|frozen| &frozen.erases).chain(&writer.erases));
         self.merge_bytes.store(debt_bytes(&levels, &self.config), Ordering::Relaxed);
         self.publish(version.seq(), &version.active, frozen, (Arc::new(levels), memo), Arc::new(erased));
     }

@@ -150,13 +150,24 @@ impl<'a> Task<'a> {
             (Arc::clone(book.erased()), book.contents().applied, book.contents().levels.clone());
         drop(book);
         let frozen = version.frozen.iter().filter(|frozen| frozen.mark <= durable).count();
-        let shape = Shape { frozen, levels: &levels, erased: &erased, gathers, hurries };
+        let shunned = runs.shunned.runs();
+        let shape = Shape { frozen, levels: &levels, erased: &erased, gathers, hurries, shunned: &shunned };
         let work = choose(shape)?;
         let oldest = if work == Work::Flush { version.frozen.last().cloned() } else { None };
         Some(Self { runs, shown: Arc::clone(&version.levels), oldest, erased, applied, levels, work })
     }
 
     pub(crate) fn run(self, owner: &dyn Owner, pace: &dyn Pace) -> Result<Step, Halt> {
+        let done = self.done(owner, pace);
+        match &done {
+            Err(Halt::Failed(error)) => self.runs.shunned.failed(error, &self.runs.folder, self.work.inputs()),
+            Ok(_) if self.work != Work::Flush => self.runs.shunned.succeeded(),
+            Ok(_) | Err(Halt::Stopped) => {}
+        }
+        done
+    }
+
+    fn done(&self, owner: &dyn Owner, pace: &dyn Pace) -> Result<Step, Halt> {
         match &self.work {
             Work::Flush => self.flush(owner, pace),
             Work::Drop(id) => self.take_away(*id, owner, pace),
@@ -168,7 +179,7 @@ impl<'a> Task<'a> {
     fn flush(&self, owner: &dyn Owner, pace: &dyn Pace) -> Result<Step, Halt> {
         let Some(frozen) = &self.oldest else { return Err(Halt::Stopped) };
         let mut erased = Erased::clone(&self.erased);
-        frozen.erases.iter().for_each(|range| erased.erase(range));
+        erased.erase(&frozen.erases);
         let mut tally = owner.tally();
         let mut output = Output::new(self.runs, pace, frozen.mark, u64::MAX).synced_once(owner.is_lazy());
         let mut sorted = frozen.table.sorted();

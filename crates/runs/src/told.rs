@@ -53,6 +53,7 @@ impl Runs {
             memtable_entries: tables(&version).map(Memtable::entries).sum(),
             ranges: count(version.erased.fragments().len()),
             runs_leaving: count(self.book().leaving().len()),
+            runs_unreadable: count(self.shunned.runs().len()),
             cache_hits: cache.hits,
             cache_misses: cache.misses,
             cache_bytes: cache.bytes,

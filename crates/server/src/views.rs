@@ -240,6 +240,7 @@ pub fn ledger(facts: &assent_kv::LedgerFacts, debt: &assent_kv::LedgerDebt) -> V
         ("kv.ledger_debt_bytes", debt.merge_bytes),
         ("kv.ledger_flushed_bytes", facts.flushed_bytes),
         ("kv.ledger_merged_bytes", facts.merged_bytes),
+        ("kv.ledger_runs_unreadable", facts.runs_unreadable),
         ("kv.ledger_unwritten_bytes", debt.immutable_bytes),
     ];
     levels.chain(others).collect()

@@ -179,6 +179,9 @@ fn ledger(it: &Arc<Kv>, metrics: &Metrics) {
     gauge("kv_ledger_spare_bytes", "Bytes of memory that its rows took and that wait for the next ones", |facts, _| {
         facts.spare_bytes
     });
+    gauge("kv_ledger_runs_unreadable", "Files of the ledger that merges go round: they cannot be read", |facts, _| {
+        facts.runs_unreadable
+    });
     gauge("kv_ledger_debt_bytes", "Bytes that merges of the ledger would have to read now", |_, debt| debt.merge_bytes);
     gauge("kv_ledger_unwritten_bytes", "Bytes of its memory that are closed and not yet written out", |_, debt| {
         debt.immutable_bytes

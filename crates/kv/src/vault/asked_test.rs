@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use assent_ids::{Lsn, Xid};
 use assent_journal::{Config, Journal, Log};
+use assent_kind::Kind;
 use assent_runs::{AtOnce, Go, Pace};
 use assent_sim::{SimClock, SimDice, SimDisk};
 use assent_world::Disk;
@@ -98,6 +99,10 @@ fn what_is_compacted_of_a_real_journal_is_found_at_its_addresses() {
     assert!(found > 40 && done.kept == found && done.remembered == 0, "{found} {done:?}");
 }
 
+fn unknown() -> VaultError {
+    VaultError::Ledger { place: 7, what: "it cannot be read".to_owned(), kind: Kind::Unavailable }
+}
+
 /// A ledger that is asked for many keys in their order, and fails behind the first so many.
 struct Together<'a> {
     of: &'a mut dyn FnMut(&Asked<'_>) -> Result<Liveness, VaultError>,
@@ -114,7 +119,7 @@ impl Answers for Together<'_> {
         let mut last = Vec::new();
         Box::new(move |asked| {
             if self.asked == self.least {
-                return Err(VaultError::Ledger("it cannot be read".to_owned()));
+                return Err(unknown());
             }
             self.asked += 1;
             assert!(*last <= *asked.key, "{last:?} before {:?}", asked.key);
@@ -138,7 +143,7 @@ fn asked_together(
     for least in [0, 40, 90] {
         let mut fails = Together { of: &mut *of, asked: 0, least };
         let failed = compact(compaction, &mut fails, disk, folder, &AtOnce).unwrap_err();
-        assert_eq!((failed, fails.asked), (VaultError::Ledger("it cannot be read".to_owned()), least));
+        assert_eq!((failed, fails.asked), (unknown(), least));
         assert_eq!(disk.list(folder).unwrap().len(), 0, "nothing is left behind");
     }
 }

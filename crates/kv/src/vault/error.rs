@@ -43,9 +43,9 @@ pub(crate) enum VaultError {
     /// The pace said so. Nothing is left behind.
     #[error("stopped: nothing was left behind")]
     Stopped,
-    /// The ledger could not answer what lives.
-    #[error("what lives is not known: {0}")]
-    Ledger(String),
+    /// The ledger could not answer whether what stands at this place lives.
+    #[error("what lives is not known: {what}")]
+    Ledger { place: u64, what: String, kind: Kind },
     /// The disk refused.
     #[error("{doing} {path}: {error}")]
     Disk { doing: &'static str, path: String, error: String, kind: Kind },
@@ -55,11 +55,14 @@ impl VaultError {
     /// What the caller must do.
     pub(crate) const fn kind(&self) -> Kind {
         match self {
-            Self::Damaged { .. } | Self::Record { .. } | Self::Missing { .. } | Self::Ledger(_) => Kind::Corrupt,
+            Self::Damaged { .. } | Self::Record { .. } | Self::Missing { .. } => Kind::Corrupt,
             Self::Journal(error) => error.kind(),
             Self::Order { .. } | Self::Account { .. } | Self::Compaction { .. } => Kind::Internal,
             Self::Stopped => Kind::Busy,
-            Self::Unreadable { kind, .. } | Self::Unread { kind, .. } | Self::Disk { kind, .. } => *kind,
+            Self::Unreadable { kind, .. }
+            | Self::Unread { kind, .. }
+            | Self::Ledger { kind, .. }
+            | Self::Disk { kind, .. } => *kind,
         }
     }
 

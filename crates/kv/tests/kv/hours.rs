@@ -49,3 +49,28 @@ fn nothing_is_compacted_outside_of_the_permitted_hours() {
     }
     assert!(kv.stats().runs < 8, "{:?}", kv.stats());
 }
+
+#[test]
+fn a_clock_that_was_wrong_for_a_moment_moves_no_permitted_hour() {
+    let settings = Config { compact_hours: (2, 5), ..config() };
+    let disk = SimDisk::new();
+    let log: Arc<dyn Log> = journal(&disk, 1, SEGMENT_BYTES + 4096);
+    let clock = SimClock::new();
+    let kv = Kv::open(log, Arc::new(disk), Arc::new(clock.clone()), Path::new("kv"), settings).unwrap();
+    let at = |day: u64, hour: u64| clock.set_wall_ms((day * 24 + hour) * 60 * MINUTE_MS);
+    // A month ahead, as somebody writes: nothing that had its time comes back, but the hour is what the clock says again.
+    at(31, 13);
+    kv.put(0, b"k", b"v", Durability::Durable).unwrap();
+    for (hour, is_permitted) in [(1, false), (3, true), (6, false)] {
+        at(1, hour);
+        for round in 0..6_u64 {
+            for key in 0..30_u64 {
+                kv.put(0, &key.to_be_bytes(), &round.to_le_bytes().repeat(60), Durability::Durable).unwrap();
+            }
+            kv.checkpoint().unwrap();
+        }
+        let before = kv.stats().compactions;
+        while kv.compact_once(&AtOnce).unwrap() {}
+        assert_eq!(kv.stats().compactions > before, is_permitted, "at {hour}");
+    }
+}
