@@ -13,6 +13,7 @@ use assent_ids::{Lsn, Xid};
 use assent_journal::Ticket;
 
 use crate::conditions::Expected;
+use crate::config::ROW_BYTES;
 use crate::keyed::{Key, Keyed};
 use crate::op::Op;
 use crate::record::Effect;
@@ -68,6 +69,12 @@ pub(crate) struct Work {
 impl Work {
     pub(crate) fn new() -> Self {
         Self { phase: Phase::Open, writes: Keyed::default(), conditions: Vec::new(), bytes: 0, snapshot: None }
+    }
+
+    /// What it keeps in memory: small writes take more than they are laid as.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        let rows = self.writes.len() + self.conditions.len();
+        self.bytes.saturating_add(u64::try_from(rows).unwrap_or(u64::MAX).saturating_mul(ROW_BYTES))
     }
 
     /// The bytes of its writes once this one is among them.

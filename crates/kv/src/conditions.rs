@@ -5,7 +5,8 @@
 //! What is current is what the log says so far, published or not: who appends next stands behind it, and a crash that takes the
 //! one takes the other. So a condition is judged against writes on their way too. Only the answer "unmet" needs more: it tells
 //! of such a write, and nobody may be told of what a crash can take back or what a read does not see yet. It waits until that
-//! write is visible.
+//! write is visible. And a branch that has conditions and appends nothing stands behind nothing: its vote waits until what the
+//! log has so far is durable.
 //! A key that a prepared branch holds is neither: who has a condition on it is refused like who writes it.
 
 use std::fmt;
@@ -13,6 +14,7 @@ use std::fmt;
 use assent_ids::{Lsn, Xid};
 
 use crate::branch::Work;
+use crate::config::ROW_BYTES;
 use crate::desk::{Desk, Staged, Turn};
 use crate::error::Shown;
 use crate::error::within;
@@ -212,13 +214,14 @@ impl Kv {
         }
         let more = 16 + u64::try_from(condition.key.len()).unwrap_or(u64::MAX);
         within("branch", work.bytes.saturating_add(more), self.config.branch_bytes_max.into())?;
-        if all.saturating_add(more) > self.config.branches_bytes_max {
+        let all = all.saturating_add(more).saturating_add(ROW_BYTES);
+        if all > self.config.branches_bytes_max {
             return Err(KvError::Busy { what: "bytes of open branches", limit: self.config.branches_bytes_max });
         }
         let Condition { keyspace, key, expects } = condition;
         work.conditions.push(Expected { keyspace, key: key.into(), expects });
         work.bytes += more;
-        desk.bytes = all + more;
+        desk.bytes = all;
         Ok(())
     }
 

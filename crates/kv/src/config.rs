@@ -47,7 +47,8 @@ pub struct Config {
     pub batch_bytes_max: u32,
     /// The most bytes of one branch's writes, as they will be laid.
     pub branch_bytes_max: u32,
-    /// The most bytes that all open branches keep in memory together; beyond it writes in them are `Busy`.
+    /// The most bytes that all open branches keep in memory together, 192 more for each write and condition than it is laid as; beyond it
+    /// writes in them are `Busy`.
     pub branches_bytes_max: u64,
     /// The most branches known at once, prepared ones among them; beyond it a start is `Busy`.
     pub branches_max: u32,

@@ -121,13 +121,13 @@ impl Desk {
             return None;
         }
         let Some(Branch::Working(work)) = self.branches.remove(xid) else { return None };
-        self.bytes = self.bytes.saturating_sub(work.bytes);
+        self.bytes = self.bytes.saturating_sub(work.memory_bytes());
         Some(work)
     }
 
     /// Puts it back.
     pub(crate) fn keep(&mut self, xid: Xid, work: Work) {
-        self.bytes = self.bytes.saturating_add(work.bytes);
+        self.bytes = self.bytes.saturating_add(work.memory_bytes());
         self.branches.insert(xid, Branch::Working(work));
     }
 

@@ -80,6 +80,10 @@ impl Held {
         }
     }
 
+    fn is_live(&self) -> bool {
+        matches!(&*self.state(), State::Live { .. })
+    }
+
     fn live(&self) -> Option<(Arc<Snapshot>, Moment)> {
         match &*self.state() {
             State::Live { snapshot, since } => Some((Arc::clone(snapshot), *since)),
@@ -132,8 +136,9 @@ impl Leases {
         // What it kept goes outside of the lock: files may be removed with it.
         let held = held.upgrade();
         let ended = held.as_ref().and_then(|held| held.end(since, what, limit));
-        let stays = held.is_some_and(|held| held.live().is_some());
         let mut live = self.live();
+        // Under this lock, under which one that is refreshed comes back: else it would go from here and be kept for ever.
+        let stays = held.as_ref().is_some_and(|held| held.is_live());
         if !stays {
             live.held.remove(&number);
         }

@@ -121,7 +121,7 @@ impl KvResource {
             }
             Verb::Prepare(xid) => {
                 let voted = self.kv.prepare_within(self.patience, xid)?;
-                self.witness = self.kv.witness(voted.pending);
+                self.witness = if voted.vote == Vote::Yes { self.kv.witness(voted.pending) } else { Vec::new() };
                 Ok((voted.pending, Reply::Vote(voted.vote)))
             }
             Verb::Commit(xid) => self.kv.commit_begin(xid).map(done),

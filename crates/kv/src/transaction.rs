@@ -11,10 +11,12 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use assent_ids::{Branch as Ours, Lsn, NodeId, Xid};
+use assent_journal::Ticket;
 use assent_kind::Kind;
 use assent_xa::{Past, Vote};
 
 use crate::branch::{Branch, Ending, Phase, Put, Work};
+use crate::config::ROW_BYTES;
 use crate::desk::{Desk, Staged, Turn};
 use crate::error::{rows_fit, within};
 use crate::finished::{Voucher, witness};
@@ -34,6 +36,14 @@ pub struct Voted {
     pub vote: Vote,
     /// Wait for this before the vote is told.
     pub pending: Pending,
+}
+
+/// What a branch comes with to its end.
+enum Admitted {
+    /// To be appended.
+    Work(Work),
+    /// Nothing, and what has to be waited for before that is told.
+    Nothing(Pending),
 }
 
 /// A branch's own word on a key, or the snapshot that has it.
@@ -156,7 +166,9 @@ impl Kv {
         let work = active(&mut desk, xid, "a write")?;
         let bytes = work.bytes_with(op);
         within("branch", bytes, self.config.branch_bytes_max.into())?;
-        let all = all.saturating_sub(work.bytes).saturating_add(bytes);
+        let (keyspace, key) = op.key();
+        let row = if work.writes.get(keyspace, key).is_some() { 0 } else { ROW_BYTES };
+        let all = all.saturating_sub(work.bytes).saturating_add(bytes).saturating_add(row);
         if all > self.config.branches_bytes_max {
             return Err(KvError::Busy { what: "bytes of open branches", limit: self.config.branches_bytes_max });
         }
@@ -174,7 +186,7 @@ impl Kv {
         Ok(())
     }
 
-    /// Votes. Nothing written: `ReadOnly`, and the branch is gone. Otherwise everything it wrote is appended and its
+    /// Votes. Nothing written: `ReadOnly`, and the branch is gone; if it had conditions, what they hold by is waited for. Otherwise everything it wrote is appended and its
     /// keys are held, through any crash, until it is told its outcome.
     ///
     /// # Errors
@@ -192,8 +204,8 @@ impl Kv {
         self.look_ahead(xid)?;
         let mut desk = self.writer()?;
         let work = match self.admit(&mut desk, xid, ("prepare", true), place)? {
-            Some(work) => work,
-            None => return Ok(Voted { vote: Vote::ReadOnly, pending: Pending::NOTHING }),
+            Admitted::Work(work) => work,
+            Admitted::Nothing(pending) => return Ok(Voted { vote: Vote::ReadOnly, pending }),
         };
         let rows_bytes = work.ops().iter().map(Op::row_bytes).sum();
         if let Err(error) = rows_fit(&work.ops()).and_then(|()| desk.has_room_to_prepare(rows_bytes)) {
@@ -248,8 +260,10 @@ impl Kv {
         if let Some(Branch::Finishing { ticket, ending: Ending::Commit, prepare: None, .. }) = desk.branches.get(xid) {
             return Ok(Pending::durable(*ticket));
         }
-        let work = self.admit(&mut desk, xid, ("commit in one phase", false), place)?;
-        let Some(work) = work else { return Ok(Pending::NOTHING) };
+        let work = match self.admit(&mut desk, xid, ("commit in one phase", false), place)? {
+            Admitted::Work(work) => work,
+            Admitted::Nothing(pending) => return Ok(pending),
+        };
         if let Err(error) = rows_fit(&work.ops()) {
             desk.keep(*xid, work);
             return Err(error);
@@ -274,14 +288,14 @@ impl Kv {
         Ok(Pending::durable(ticket))
     }
 
-    /// Takes the work of an ended branch out if it may commit; nothing if there is nothing to commit.
+    /// Takes the work of an ended branch out if it may commit.
     fn admit(
         &self,
         desk: &mut Desk,
         xid: &Xid,
         (verb, holds): (&'static str, bool),
         place: &mut Place,
-    ) -> Result<Option<Work>, KvError> {
+    ) -> Result<Admitted, KvError> {
         let work = match desk.branch(xid)? {
             Branch::Working(work) if work.phase != Phase::Open => work,
             branch => return Err(branch.refuse(*xid, verb)),
@@ -290,14 +304,16 @@ impl Kv {
             desk.take(xid);
             return Err(KvError::RolledBack { xid: Box::new(*xid) });
         }
-        let Some(work) = desk.take(xid) else { return Ok(None) };
+        let Some(work) = desk.take(xid) else { return Err(KvError::Unknown { xid: Box::new(*xid) }) };
         let ledger = &self.shared.ledger;
         let dropped = desk.refuse_dropped(work.each());
         let held = dropped.and_then(|()| desk.refuse_held(work.each(), place, holds));
         let newer = held.and_then(|()| desk.refuse_newer(&work, ledger));
         match newer.and_then(|()| desk.refuse_unmet(&work, ledger, self.shared.time.now_ms(), place)) {
-            Ok(()) if work.writes.is_empty() => Ok(None),
-            Ok(()) => Ok(Some(work)),
+            Ok(()) if work.writes.is_empty() => {
+                Ok(Admitted::Nothing(if work.conditions.is_empty() { Pending::NOTHING } else { self.all_so_far() }))
+            }
+            Ok(()) => Ok(Admitted::Work(work)),
             // A conflict is the end of the branch: its work is dropped here.
             Err(error) if error.kind() == Kind::Conflict && !place.waits_for(&error) => Err(error),
             Err(error) => {
@@ -305,6 +321,13 @@ impl Kv {
                 Err(error)
             }
         }
+    }
+
+    /// Everything that the log has so far, durable. A condition may hold by any of it, or by its not being there any more, and others commit
+    /// because it held: what is appended behind it says so for itself, a branch that appends nothing has to wait.
+    fn all_so_far(&self) -> Pending {
+        let end = self.shared.log.end();
+        if self.shared.log.durable() >= end { Pending::NOTHING } else { Pending::durable(Ticket { lsn: end, end }) }
     }
 
     /// Looks for the rows that a vote compares before anybody has to wait for it: under the desk's lock they are in memory

@@ -203,7 +203,7 @@ impl Kv {
     }
 
     /// How long these writes should wait, for what is behind in the background: nothing, as long as little is. [`Kv::batch`] and its
-    /// like wait so long themselves; whoever calls [`Kv::batch_begin`] may do something else meanwhile.
+    /// like wait so long themselves; whoever calls [`Kv::batch_begin`] may do something else meanwhile, and says so ([`Kv::was_delayed`]).
     #[must_use]
     pub fn delay(&self, ops: &[Op<'_>]) -> Duration {
         self.behind(ops).0
@@ -248,14 +248,19 @@ impl Kv {
         let (delay, is_paced) = self.behind(ops);
         let among = is_paced.then(|| self.crowd.enter());
         if delay > Duration::ZERO {
-            {
-                let mut counts = self.counts();
-                counts.delayed += 1;
-                counts.delayed_us += u64::try_from(delay.as_micros()).unwrap_or(u64::MAX);
-            }
+            self.was_delayed(1, delay);
             self.shared.time.clock().sleep(delay);
         }
         among
+    }
+
+    /// So many writes waited so long each, because [`Kv::delay`] said so: whoever has them wait without [`Kv::batch`] tells it, to be counted.
+    pub fn was_delayed(&self, writes: usize, delay: Duration) {
+        let (writes, each) =
+            (u64::try_from(writes).unwrap_or(u64::MAX), u64::try_from(delay.as_micros()).unwrap_or(u64::MAX));
+        let mut counts = self.counts();
+        counts.delayed = counts.delayed.saturating_add(writes);
+        counts.delayed_us = counts.delayed_us.saturating_add(each.saturating_mul(writes));
     }
 
     fn is_due(&self) -> bool {

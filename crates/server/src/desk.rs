@@ -65,6 +65,8 @@ pub(crate) struct Desk {
     freed: u32,
     /// Until when what is owed waits, if it waits.
     held_until: Option<Moment>,
+    /// Since when.
+    held_since: Moment,
     scratch: Vec<u8>,
     patience_at: Moment,
     /// When the last turn began.
@@ -93,6 +95,7 @@ impl Desk {
             deferred: Vec::new(),
             freed: 0,
             held_until: None,
+            held_since: Moment::default(),
             scratch: vec![0; SCRATCH_BYTES],
             patience_at: Moment::default(),
             turned: Moment::default(),
@@ -310,7 +313,10 @@ impl Desk {
         if self.owed.is_empty() || self.holds(now) {
             return decided;
         }
-        self.held_until = None;
+        if let (Some(_), Some(kv)) = (self.held_until.take(), &self.shared.kv) {
+            let writes = self.owed.iter().filter(is_plain).count();
+            kv.was_delayed(writes, self.shared.clock.now().since(self.held_since));
+        }
         self.shared.numbers.turn(self.owed.len());
         for owed in self.owed.drain(..) {
             let token = owed.token;
@@ -325,20 +331,24 @@ impl Desk {
     /// answered. A vote or an outcome does not wait, nor does what stands before it.
     fn holds(&mut self, now: Moment) -> bool {
         let Some(kv) = &self.shared.kv else { return false };
-        let is_plain = |owed: &Owed| matches!(owed.due, Due::Write(_) | Due::Judged(_));
-        if self.shared.drain.until().is_some() || !self.owed.iter().all(is_plain) {
+        if self.shared.drain.until().is_some() || !self.owed.iter().all(|owed| is_plain(&owed)) {
             return false;
         }
         let until = match self.held_until {
             Some(until) => until,
             None => now.after(kv.delay(&[])),
         };
+        if until <= now {
+            return false;
+        }
+        if self.held_until.replace(until).is_none() {
+            self.held_since = now;
+        }
         if self.owed.len() >= HELD_MAX {
             self.shared.clock.sleep(until.since(now));
             return false;
         }
-        self.held_until = Some(until);
-        now < until
+        true
     }
 
     fn flush(&mut self, served: &[usize], now: Moment) {
@@ -423,6 +433,11 @@ impl Drop for Desk {
             self.shared.desk_failed(format!("desk {} has panicked: restart the server", self.number));
         }
     }
+}
+
+/// A write that may wait for a store that is behind.
+const fn is_plain(owed: &&Owed) -> bool {
+    matches!(owed.due, Due::Write(_) | Due::Judged(_))
 }
 
 /// Where the bytes of one connection are taken apart during a turn.

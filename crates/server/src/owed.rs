@@ -30,6 +30,8 @@ pub(crate) enum Due {
     Rollback(assent_coordinator::Pending),
     /// A vote of yes.
     Vote(assent_kv::Pending, Xid),
+    /// A vote of one that wrote nothing and had conditions.
+    ReadOnly(assent_kv::Pending, Xid),
     /// A branch's commit.
     Committed(assent_kv::Pending, Xid),
     /// A branch's rollback.
@@ -54,6 +56,11 @@ impl Owed {
             Due::Vote(pending, xid) => {
                 witness = shared.kv.as_ref().map(|kv| kv.witness(pending)).unwrap_or_default();
                 let answer = stored(shared, pending, |_| Answer::Branch(Reply::Yes(&witness)));
+                stop::about(Stop::StoreAfterPrepare, || xid);
+                (answer, None)
+            }
+            Due::ReadOnly(pending, xid) => {
+                let answer = stored(shared, pending, |_| Answer::Branch(Reply::ReadOnly));
                 stop::about(Stop::StoreAfterPrepare, || xid);
                 (answer, None)
             }

@@ -160,8 +160,11 @@ fn prepare(visit: &mut Visit<'_>, kv: &Kv, xid: Xid) {
     let mut waits = visit.waits_for(kv);
     match kv.prepare_begin_at(&mut waits.place, &xid) {
         Ok(voted) if voted.vote == Vote::ReadOnly => {
-            // Nothing was written, so there is nothing to wait for, and the branch is gone.
+            // Nothing was written, and the branch is gone. There is something to wait for if it had conditions.
             forget(visit, xid);
+            if voted.pending.lsn().is_some() {
+                return visit.owe(Due::ReadOnly(voted.pending, xid));
+            }
             stop::about(Stop::StoreAfterPrepare, || xid);
             visit.answer(&Answer::Branch(Reply::ReadOnly));
         }

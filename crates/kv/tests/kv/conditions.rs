@@ -7,7 +7,8 @@ use assent_ids::Lsn;
 use assent_journal::Journal;
 use assent_kind::Kind;
 use assent_kv::{CONDITIONS_MAX, Condition, Config, Durability, Expect, Judged, Kv, KvError, Op};
-use assent_sim::{Rng, SimClock, SimDice, SimDisk};
+use assent_sim::{Rng, SimClock, SimDice, SimDisk, Survival};
+use assent_xa::Vote;
 
 use super::branches::prepare;
 use super::history::{Answer, Event, Time, check};
@@ -138,6 +139,57 @@ fn a_branch_votes_no_if_a_condition_does_not_hold() {
     kv.branch_expect(&xid(1), Condition::new(0, &[7; 84], Expect::Absent)).unwrap();
     let refused = kv.branch_expect(&xid(1), Condition::new(0, b"", Expect::Absent)).unwrap_err();
     assert_eq!(refused.to_string(), "branch of 116 bytes; at most 100 are taken");
+}
+
+/// A store whose log acknowledges what only the kernel has.
+fn lazy(disk: &SimDisk, salt: u64) -> Kv {
+    let settings = assent_journal::Config {
+        max_elapsed_sync_time: 1000,
+        kept_until_released: true,
+        ..assent_journal::Config::default()
+    };
+    let (clock, dice) = (Arc::new(SimClock::new()), Arc::new(SimDice::new(salt)));
+    let (log, _) = Journal::open(Arc::new(disk.clone()), clock.clone(), dice, Path::new("log"), settings).unwrap();
+    Kv::open(log, Arc::new(disk.clone()), clock, Path::new("kv"), Config::default()).unwrap()
+}
+
+#[test]
+fn a_branch_that_writes_nothing_is_told_its_vote_when_its_conditions_hold_for_good() {
+    for expects in [Expect::Present, Expect::Absent] {
+        for (is_visible, is_one_phase) in [(false, false), (false, true), (true, false), (true, true)] {
+            let disk = SimDisk::new();
+            let kv = lazy(&disk, 1);
+            kv.put(0, b"gone", b"v", Durability::Durable).unwrap();
+            let (key, op): (&[u8], _) = match expects {
+                Expect::Absent => (b"gone", Op::delete(0, b"gone")),
+                _ => (b"there", Op::put(0, b"there", b"v")),
+            };
+            let on_its_way = kv.batch_begin(&[op], Durability::Buffered).unwrap();
+            if is_visible {
+                kv.wait(on_its_way).unwrap();
+            }
+            kv.start(&xid(1)).unwrap();
+            kv.branch_expect(&xid(1), Condition::new(0, key, expects)).unwrap();
+            kv.end(&xid(1), true).unwrap();
+            if is_one_phase {
+                kv.wait(kv.commit_one_phase_begin(&xid(1)).unwrap()).unwrap();
+            } else {
+                assert_eq!(prepare(&kv, &xid(1)).unwrap(), Vote::ReadOnly);
+            }
+            let after = disk.copy();
+            after.cut_power(Survival::Nothing);
+            let found = lazy(&after, 2).get(0, key).unwrap();
+            let says = format!("{expects}, visible: {is_visible}, one phase: {is_one_phase}");
+            assert_eq!(found.is_some(), expects == Expect::Present, "{says}");
+        }
+    }
+    // Who asked for nothing waits for nothing.
+    let kv = lazy(&SimDisk::new(), 1);
+    let on_its_way = kv.batch_begin(&[Op::put(0, b"k", b"v")], Durability::Buffered).unwrap();
+    kv.start(&xid(1)).unwrap();
+    kv.end(&xid(1), true).unwrap();
+    assert_eq!(kv.prepare_begin(&xid(1)).unwrap().pending.lsn(), None);
+    kv.wait(on_its_way).unwrap();
 }
 
 const THREADS: u64 = 64;

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use assent_journal::Journal;
 use assent_kind::Kind;
-use assent_kv::{Config, Durability, KEY_BYTES_MAX, Kv, KvError, METADATA_BYTES_MAX, Op, VALUE_BYTES_MAX};
+use assent_kv::{
+    Condition, Config, Durability, Expect, KEY_BYTES_MAX, Kv, KvError, METADATA_BYTES_MAX, Op, VALUE_BYTES_MAX,
+};
 use assent_sim::{SimClock, SimDice, SimDisk};
 use assent_world::{Clock, Moment};
 
@@ -60,7 +62,10 @@ fn the_longest_value_fits_the_defaults_and_one_byte_more_is_refused() {
 
 #[test]
 fn branches_are_bounded_each_and_together_and_in_number() {
-    let config = Config { branch_bytes_max: 100, branches_bytes_max: 150, branches_max: 2, ..Config::default() };
+    // What a write takes in memory beside its bytes.
+    const ROW: u64 = 192;
+    let branches_bytes_max = 150 + 2 * ROW;
+    let config = Config { branch_bytes_max: 100, branches_bytes_max, branches_max: 2, ..Config::default() };
     let kv = open(&SimDisk::new(), config).kv;
     kv.start(&xid(1)).unwrap();
     kv.start(&xid(2)).unwrap();
@@ -69,10 +74,11 @@ fn branches_are_bounded_each_and_together_and_in_number() {
     refused(kv.branch_put(&xid(1), 0, b"k", &[0; 84]), Kind::Invalid, [101, 100]);
     // The refused write changed nothing, and a shorter one of the same key gives its bytes back.
     kv.branch_put(&xid(2), 0, b"k", &[0; 33]).unwrap();
-    refused(kv.branch_put(&xid(2), 0, b"k", &[0; 34]), Kind::Busy, [150, 0]);
-    assert_eq!(kv.stats().branches_bytes, 150);
+    refused(kv.branch_put(&xid(2), 0, b"k", &[0; 34]), Kind::Busy, [branches_bytes_max, 0]);
+    refused(kv.branch_expect(&xid(2), Condition::new(0, b"", Expect::Absent)), Kind::Busy, [branches_bytes_max, 0]);
+    assert_eq!(kv.stats().branches_bytes, branches_bytes_max);
     kv.branch_put(&xid(1), 0, b"k", &[0; 1]).unwrap();
-    assert_eq!(kv.stats().branches_bytes, 68);
+    assert_eq!(kv.stats().branches_bytes, 68 + 2 * ROW);
     kv.branch_put(&xid(2), 0, b"k", &[0; 34]).unwrap();
     kv.abandon(&xid(1));
     kv.abandon(&xid(2));
@@ -245,7 +251,7 @@ fn a_full_disk_refuses_writes_and_votes_and_readers_go_on_until_there_is_room() 
     assert_eq!(kv.prepare_begin(&xid(1)).unwrap_err().kind(), Kind::Full);
     assert_eq!(kv.put(0, b"big", &[7; 1 << 16], Durability::Durable).unwrap_err().kind(), Kind::Full);
     assert_eq!(kv.get(0, b"k").unwrap().as_deref(), Some(&b"v"[..]));
-    assert_eq!((kv.stats().branches, kv.stats().prepared, kv.stats().branches_bytes), (1, 0, 16 + 3 + (1 << 16)));
+    assert_eq!((kv.stats().branches, kv.stats().prepared, kv.stats().branches_bytes), (1, 0, 16 + 3 + (1 << 16) + 192));
     disk.set_capacity(None);
     kv.wait(kv.prepare_begin(&xid(1)).unwrap().pending).unwrap();
     kv.wait(kv.commit_begin(&xid(1)).unwrap()).unwrap();
