@@ -186,7 +186,7 @@ impl Remote {
     }
 
     /// Keys of a range in their order, at most `limit`; and whether there are more behind the last one, which a larger
-    /// limit or a full message left out.
+    /// limit, a full message, or the 64 values that are read for one answer left out.
     ///
     /// # Errors
     /// [`RemoteError`].

@@ -6,7 +6,7 @@ use assent_kind::Kind;
 use assent_kv::{Go, Kv, Pace};
 use assent_wire::{Answer, Checked, Compacted};
 
-use crate::inquiry::{Refusal, lay};
+use crate::inquiry::{Caller, Refusal, lay};
 use crate::shared::Shared;
 
 /// Damages that are told one by one; all are counted.
@@ -19,25 +19,32 @@ fn kv(shared: &Shared) -> Result<&Kv, Refusal> {
 /// How long it waits for another compaction before it looks again.
 const WAIT: Duration = Duration::from_millis(50);
 
-/// As fast as it goes, until the server stops.
-struct UntilStop<'a>(&'a Shared);
+/// As fast as it goes, until the server stops or whoever asked for it is gone.
+struct Errand<'a>(&'a Shared, &'a Caller);
 
-impl Pace for UntilStop<'_> {
-    fn wrote(&self, _: u64) -> Go {
-        if self.0.drain.until().is_some() { Go::Stop } else { Go::On }
+impl Errand<'_> {
+    fn is_over(&self) -> bool {
+        self.0.drain.until().is_some() || self.1.is_gone()
     }
 }
 
-/// Reads everything, until the server stops.
-pub(crate) fn check(shared: &Shared, mark: u64) -> Result<Vec<u8>, Refusal> {
+impl Pace for Errand<'_> {
+    fn wrote(&self, _: u64) -> Go {
+        if self.is_over() { Go::Stop } else { Go::On }
+    }
+}
+
+/// Reads everything, until the server stops or the caller is gone.
+pub(crate) fn check(shared: &Shared, mark: u64, caller: &Caller) -> Result<Vec<u8>, Refusal> {
     let mut damages = Vec::new();
-    let found = kv(shared)?.verify_until(&|| shared.drain.until().is_some(), &mut |error| {
+    let errand = Errand(shared, caller);
+    let found = kv(shared)?.verify_until(&|| errand.is_over(), &mut |error| {
         if damages.len() < DAMAGES_MAX {
             damages.push(error.to_string());
         }
     });
     if found.stopped {
-        return Err((Kind::Closed, "the server stops, and not everything was read".to_owned()));
+        return Err((Kind::Closed, "the server stops, or nobody waits: not everything was read".to_owned()));
     }
     let mut told: Vec<&str> = damages.iter().map(String::as_str).collect();
     loop {
@@ -57,14 +64,14 @@ pub(crate) fn check(shared: &Shared, mark: u64) -> Result<Vec<u8>, Refusal> {
     }
 }
 
-/// Compacts until nothing is worth it, or the server stops.
-pub(crate) fn compact(shared: &Shared, mark: u64) -> Result<Vec<u8>, Refusal> {
+/// Compacts until nothing is worth it, the server stops or the caller is gone.
+pub(crate) fn compact(shared: &Shared, mark: u64, caller: &Caller) -> Result<Vec<u8>, Refusal> {
     let kv = kv(shared)?;
     let before = kv.stats();
     let mut compactions = 0;
-    let pace = UntilStop(shared);
-    while shared.drain.until().is_none() {
-        match kv.compact_asked(&pace) {
+    let errand = Errand(shared, caller);
+    while !errand.is_over() {
+        match kv.compact_asked(&errand) {
             Ok(true) => compactions += 1,
             Ok(false) => break,
             // The work in the background is at it.

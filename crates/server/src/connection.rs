@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
+use std::sync::Arc;
 use std::time::Duration;
 
 use assent_door::{Limits, Slot};
@@ -79,6 +80,8 @@ pub(crate) struct Connection {
     writable: bool,
     /// Requests that are answered later than in this turn, or at its end.
     pub(crate) pending: u32,
+    /// Whoever works for it for long looks whether it is still there.
+    pub(crate) lives: Arc<()>,
     /// When the frame (or handshake) that is not whole began, or lingering did.
     pub(crate) waits_since: Option<Moment>,
     stalled_since: Option<Moment>,
@@ -105,6 +108,7 @@ impl Connection {
             ended: false,
             writable: true,
             pending: 0,
+            lives: Arc::new(()),
             waits_since: Some(now),
             stalled_since: None,
             heard: now,
@@ -155,6 +159,8 @@ impl Connection {
     /// Nothing more will come. What is under way is still answered: the other side may have ended its direction only.
     pub(crate) fn at_end(&mut self) {
         self.ended = true;
+        // Who says nothing more may be gone: nobody works for him for long.
+        self.lives = Arc::default();
         self.begun.clear();
         self.gathering = None;
         if matches!(self.phase, Phase::New | Phase::Open) {

@@ -1,12 +1,12 @@
 //! What takes longer than a turn: an operator's word that must be durable, reading the whole log, and reading a long value.
 //!
-//! Walk: [`ask`] queues an [`Inquiry`] · the thread in [`serve`] takes one after the other, so that however many ask, one
-//! reader at a time walks the log, and no desk waits for it · the answer goes back as a letter.
+//! Walk: [`ask`] queues an [`Inquiry`] · a thread in [`serve`] takes one after the other, one thread for each kind, so that however many ask, one
+//! reader at a time walks the log, and neither a desk nor a value waits for it · the answer goes back as a letter.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use assent_coordinator::history::{self, Filter, Past};
 use assent_coordinator::{Digest, Operator};
@@ -36,11 +36,11 @@ pub(crate) enum Inquiry {
     /// And whether it is told what branches voted.
     Log(Filter, Detail),
     Verify(Option<(u64, Digest)>),
-    /// Reads everything in the store.
+    /// Reads everything in the store, as long as somebody waits for it.
     Check,
     /// Walks over a range.
     Walk(Range),
-    /// Compacts the store's values.
+    /// Compacts the store's values, as long as somebody waits for it.
     Compact,
     /// Makes a keyspace.
     Create(String),
@@ -121,7 +121,18 @@ fn filter(query: &LogQuery<'_>) -> Filter {
 }
 
 /// One that waits for the thread.
-type Waiting = (Asked, Inquiry, Option<Timed>);
+type Waiting = (Asked, Inquiry, Option<Timed>, Caller);
+
+/// Whoever waits for an answer.
+#[derive(Clone, Debug)]
+pub(crate) struct Caller(Weak<()>);
+
+impl Caller {
+    /// Its connection ended: work on the whole store that it asked for is for nobody.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.0.strong_count() == 0
+    }
+}
 
 /// Those that wait for the thread.
 #[derive(Debug, Default)]
@@ -175,6 +186,10 @@ pub(crate) fn ask(visit: &mut Visit<'_>, inquiry: Inquiry) {
     if visit.shared.coordinator.is_none() {
         return visit.error(Kind::NotFound, "this server has no coordinator; connect to one that has");
     }
+    if matches!(inquiry, Inquiry::Log(..) | Inquiry::Verify(_)) {
+        // All of the log: nobody's value or keyspace waits behind it.
+        return queue(visit, inquiry, &visit.shared.histories);
+    }
     ask_store(visit, inquiry);
 }
 
@@ -199,7 +214,8 @@ fn queue(visit: &mut Visit<'_>, inquiry: Inquiry, behind: &Inquiries) {
         return;
     }
     let asked = Asked { desk: visit.desk, token: visit.token, request: visit.mark };
-    if behind.put((asked, inquiry, visit.timed)) {
+    let caller = Caller(Arc::downgrade(&visit.connection.lives));
+    if behind.put((asked, inquiry, visit.timed, caller)) {
         visit.timed = None;
         visit.connection.pending += 1;
     } else {
@@ -209,9 +225,9 @@ fn queue(visit: &mut Visit<'_>, inquiry: Inquiry, behind: &Inquiries) {
 
 /// Answers these inquiries until the server stops.
 pub(crate) fn serve(shared: &Shared, inquiries: &Inquiries, log: Option<&Arc<dyn Log>>) {
-    while let Some((asked, inquiry, timed)) = inquiries.take() {
+    while let Some((asked, inquiry, timed, caller)) = inquiries.take() {
         let Asked { desk, token, request } = asked;
-        let answered = answer(shared, log, inquiry, request);
+        let answered = answer(shared, log, inquiry, (request, &caller));
         if let Some(timed) = timed {
             timed.ends(shared, answered.is_err());
         }
@@ -233,7 +249,12 @@ pub(crate) fn serve(shared: &Shared, inquiries: &Inquiries, log: Option<&Arc<dyn
 
 pub(crate) type Refusal = (Kind, String);
 
-fn answer(shared: &Shared, log: Option<&Arc<dyn Log>>, inquiry: Inquiry, mark: u64) -> Result<Answered, Refusal> {
+fn answer(
+    shared: &Shared,
+    log: Option<&Arc<dyn Log>>,
+    inquiry: Inquiry,
+    (mark, caller): (u64, &Caller),
+) -> Result<Answered, Refusal> {
     let log = || log.ok_or_else(|| (Kind::NotFound, "this server's coordinator has no log to read".to_owned()));
     let coordinator = || {
         let absent = || (Kind::NotFound, "this server has no coordinator; connect to one that has".to_owned());
@@ -261,8 +282,8 @@ fn answer(shared: &Shared, log: Option<&Arc<dyn Log>>, inquiry: Inquiry, mark: u
         }
         Inquiry::Log(filter, detail) => page(shared, &**log()?, &filter, detail, mark),
         Inquiry::Verify(kept) => verify(shared, &**log()?, kept, mark),
-        Inquiry::Check => chores::check(shared, mark),
-        Inquiry::Compact => chores::compact(shared, mark),
+        Inquiry::Check => chores::check(shared, mark, caller),
+        Inquiry::Compact => chores::compact(shared, mark, caller),
         Inquiry::Create(name) => keyspaces::create(shared, &name, mark),
         Inquiry::Drop(name) => keyspaces::drop(shared, &name, mark),
         Inquiry::Keyspaces { name, after } => keyspaces::list(shared, name.as_deref(), after.as_deref(), mark),

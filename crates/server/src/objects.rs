@@ -15,6 +15,9 @@ use crate::shared::Shared;
 
 /// Rows that are looked at together.
 const ROWS_AT_ONCE: usize = 64;
+/// So many values, or keys that were named, are read for one answer: each may be a read of the disk, and all of a desk's clients wait for it.
+/// Whoever wants more asks again.
+pub(crate) const READS_MAX: usize = 64;
 /// What an answer has beside its rows, and a key beside its bytes.
 const HEAD_BYTES: usize = 1;
 const KEY_HEAD_BYTES: usize = 4;
@@ -61,7 +64,7 @@ pub(crate) fn look(visit: &mut Visit<'_>, kv: &Kv, look: &Look<'_>) {
     let most = frame_bytes_max(visit.shared);
     let mut found: Vec<Option<Kept>> = Vec::new();
     let mut bytes = 0;
-    for (keyspace, key) in &look.keys {
+    for (keyspace, key) in look.keys.iter().take(READS_MAX) {
         let read = snapshot.head(*keyspace, key).and_then(|head| {
             head.map(|head| Kept::read(&snapshot, *keyspace, key, head, look.values, most.saturating_sub(bytes)))
                 .transpose()
@@ -114,6 +117,7 @@ pub(crate) fn gather(
 ) -> Result<(Gathered, bool), KvError> {
     use std::ops::Bound;
     let limit = usize::try_from(scan.limit).unwrap_or(usize::MAX);
+    let limit = if values { limit.min(READS_MAX) } else { limit };
     let mut rows = Gathered::new();
     let mut bytes = HEAD_BYTES;
     loop {

@@ -1,4 +1,4 @@
-//! Ranges of keys: as many rows as fit a message; the caller asks on behind the last.
+//! Ranges of keys: as many rows as fit a message, and no more values than a desk may read for one answer; the caller asks on behind the last.
 //!
 //! Between two keys may stand any number of dead ones, whose rows no merge has met yet: a desk steps over few of them, and others wait
 //! for it. What has more is walked again by a thread for such ranges, as of when it was asked for. Not so within a branch: what it has
@@ -124,7 +124,7 @@ fn gather(
     bytes_max: usize,
     mut fetch: impl FnMut(Behind<'_>, usize) -> Result<Rows, KvError>,
 ) -> Result<(Rows, bool), KvError> {
-    let limit = usize::try_from(scan.limit).unwrap_or(usize::MAX);
+    let limit = usize::try_from(scan.limit).unwrap_or(usize::MAX).min(objects::READS_MAX);
     let mut rows = Rows::new();
     let mut bytes = PAIRS_HEAD_BYTES;
     let mut at_once = SCAN_ROWS;

@@ -183,6 +183,7 @@ impl Server {
             seats: Seats::default(),
             recovery: Recovery::new(attendance),
             inquiries: Inquiries::default(),
+            histories: Inquiries::default(),
             chores: Inquiries::default(),
             walks: Inquiries::default(),
             inboxes,
@@ -228,7 +229,11 @@ impl Server {
             self.spawn("recovery", move || caretakers::recover(&shared, &attendance))?;
         }
         let shared = Arc::clone(&self.shared);
-        self.spawn("inquiries", move || inquiry::serve(&shared, &shared.inquiries, log.as_ref()))?;
+        self.spawn("inquiries", move || inquiry::serve(&shared, &shared.inquiries, None))?;
+        if self.shared.coordinator.is_some() {
+            let shared = Arc::clone(&self.shared);
+            self.spawn("histories", move || inquiry::serve(&shared, &shared.histories, log.as_ref()))?;
+        }
         if self.shared.kv.is_some() {
             let shared = Arc::clone(&self.shared);
             self.spawn("chores", move || inquiry::serve(&shared, &shared.chores, None))?;
@@ -270,6 +275,7 @@ impl Server {
         self.shared.inboxes.iter().for_each(Inbox::wake);
         self.shared.recovery.stop();
         self.shared.inquiries.stop();
+        self.shared.histories.stop();
         self.shared.chores.stop();
         self.shared.walks.stop();
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));

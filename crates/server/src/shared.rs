@@ -46,6 +46,8 @@ pub(crate) struct Shared {
     pub(crate) places: BTreeMap<ResourceId, String>,
     pub(crate) recovery: Recovery,
     pub(crate) inquiries: Inquiries,
+    /// Looks through the coordinator's log.
+    pub(crate) histories: Inquiries,
     /// Work on the whole store.
     pub(crate) chores: Inquiries,
     /// Ranges with too many dead keys for a desk.

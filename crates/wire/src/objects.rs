@@ -27,7 +27,7 @@ pub struct Object<'a> {
     pub value: Option<&'a [u8]>,
 }
 
-/// What is known of these keys, all of one moment.
+/// What is known of these keys, all of one moment. One answer holds what fits a message, and 64 keys at most; ask on for the rest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Look<'a> {
     /// With their values.
@@ -36,7 +36,7 @@ pub struct Look<'a> {
     pub keys: Vec<(u32, &'a [u8])>,
 }
 
-/// What is known of the keys of a range. One answer holds what fits a message; ask on behind its last key.
+/// What is known of the keys of a range. One answer holds what fits a message, and 64 values at most; ask on behind its last key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rows<'a> {
     /// With their values.

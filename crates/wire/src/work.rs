@@ -76,7 +76,7 @@ pub enum Bound<'a> {
     Excluded(&'a [u8]),
 }
 
-/// Keys of a range in their order. One answer holds what fits a message; ask on behind its last key.
+/// Keys of a range in their order. One answer holds what fits a message, and 64 values at most; ask on behind its last key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scan<'a> {
     /// As this branch sees it; else as of now.

@@ -1,5 +1,7 @@
 //! The store served: reads, writes, scans, branches, many connections.
 
+use std::io::Write as _;
+use std::net::Shutdown;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -7,10 +9,12 @@ use std::time::Duration;
 use assent_ids::{Epoch, Incarnation, TxId};
 use assent_kind::Kind;
 use assent_wire::{
-    Answer, Bound, Condition, Expect, Expected, Op, Past, Reply, Request, Role, Rows, Scan, Write, WriteIf,
+    Answer, Bound, Condition, Expect, Expected, Op, PAYLOAD_BYTES_MAX, Past, Reply, Request, Role, Rows, Scan, Write,
+    WriteIf,
 };
 use assent_world::{Clock, Moment, RealClock};
 
+use crate::hostile::{hello, raw};
 use crate::house::{NODE, Rules, branch, eventually, expect, get, is_yes, put, refusal, store, store_behind, xid};
 
 /// Stands still until somebody moves it; who sleeps by it sleeps.
@@ -42,6 +46,7 @@ fn whoever_reads_does_not_wait_for_a_store_that_is_behind() {
     let house = store_behind(folder.path(), &Rules { clock: Arc::clone(&clock) as _, ..Rules::default() });
     let (reader, writer) = (house.store_link(), house.store_link());
     let kv = house.kv.as_ref().unwrap();
+    let before = kv.stats();
     std::thread::scope(|scope| {
         let written = scope.spawn(|| writer.request(&put(None, b"new", b"v")).unwrap().answer().map(drop));
         eventually("the write is there", || kv.stats().unpublished == 1);
@@ -62,6 +67,9 @@ fn whoever_reads_does_not_wait_for_a_store_that_is_behind() {
         clock.0.fetch_add(10_000, Ordering::Relaxed);
         written.join().unwrap().unwrap();
     });
+    // The first for nothing, by this clock.
+    let after = kv.stats();
+    assert_eq!((after.delayed - before.delayed, after.delayed_us - before.delayed_us), (2, 10_000));
     assert_eq!(get(&reader, b"new"), Some(b"w".to_vec()));
 }
 
@@ -191,10 +199,13 @@ fn a_scan_is_answered_in_pieces_that_fit_a_message_and_nothing_is_lost_between_t
             assert!(!pairs.is_empty(), "every piece goes on");
         }
         assert_eq!(seen, keys, "within {xid:?}");
-        assert_eq!(pieces, 4, "ten large rows a message");
+        assert_eq!(pieces, 8, "ten large rows a message, and 64 of any size");
     }
-    for (limit, expected) in [(0, (true, 0)), (299, (true, 299)), (300, (false, 300)), (301, (false, 300))] {
-        let from = Bound::Included(&b"small"[..]);
+    let rows = [("000", 0, (true, 0)), ("000", 63, (true, 63)), ("000", 64, (true, 64)), ("000", 300, (true, 64))];
+    let last = [("236", 63, (true, 63)), ("236", 64, (false, 64)), ("236", 65, (false, 64)), ("298", 300, (false, 2))];
+    for (from, limit, expected) in rows.into_iter().chain(last) {
+        let from = format!("small-{from}");
+        let from = Bound::Included(from.as_bytes());
         let scan = Scan { xid: None, keyspace: 0, from, to: Bound::Unbounded, limit };
         let arrived = link.request(&Request::Scan(scan)).unwrap();
         let Answer::Pairs { more, pairs } = arrived.answer().unwrap() else { panic!("no pairs") };
@@ -235,6 +246,26 @@ fn a_range_of_many_dead_keys_is_walked_by_no_desk() {
         assert_eq!(rows.iter().map(|row| row.key).collect::<Vec<_>>(), [b"z"]);
         assert_eq!(house.count("assent_kv_long_walks_total") - walked, 2 * walks, "not within a branch");
     }
+}
+
+/// Each is a whole read of the store, one behind the other, and whoever asks next waits for all of them.
+#[test]
+fn work_on_all_of_the_store_ends_with_whoever_asked_for_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let house = store(folder.path(), &Rules::default());
+    let keys: Vec<[u8; 4]> = (0..5_000_u32).map(u32::to_be_bytes).collect();
+    let ops: Vec<_> = keys.iter().map(|key| assent_kv::Op::put(0, key, &[7; 1_000])).collect();
+    house.kv.as_ref().unwrap().batch(&ops, assent_kv::Durability::Durable).unwrap();
+    let mut bytes = hello(Role::Store { label: "gone" });
+    (2..22).for_each(|mark| Request::StoreVerify.lay(&mut bytes, mark, PAYLOAD_BYTES_MAX).unwrap());
+    let mut stream = raw(&house);
+    stream.write_all(&bytes).unwrap();
+    // A process that was killed says no more than that: there is nothing on its way to it that would come back.
+    stream.shutdown(Shutdown::Write).unwrap();
+    eventually("one is given up", || house.number("assent_refused_total{kind=\"closed\"}") > 0.0);
+    let arrived = house.store_link().request(&Request::StoreVerify).unwrap();
+    let Answer::Checked(checked) = arrived.answer().unwrap() else { panic!("not checked") };
+    assert_eq!((checked.values, checked.damaged), (5_000, 0));
 }
 
 #[test]
