@@ -1,5 +1,6 @@
 //! `assent bench`: runs a race and prints its table or its JSON.
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -142,8 +143,13 @@ pub(crate) fn table(head: &[&str]) -> Table {
 /// One JSON object on stdout.
 pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string(value).map_err(|error| Failure::new(Kind::Internal, error.to_string()))?;
-    println!("{}", shown(&text));
-    Ok(())
+    print_line(&shown(&text))
+}
+
+/// One line on stdout: what a command has to say, and what may be piped to somebody who hears only the first of it.
+pub(crate) fn print_line(text: &str) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{text}").and_then(|()| out.flush()).map_err(|error| Failure::stdout(&error))
 }
 
 /// The same JSON for a terminal: serde escapes what ASCII has before the space, this what moves a cursor, hides or turns words

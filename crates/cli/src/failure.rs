@@ -1,5 +1,7 @@
 //! How a command fails: one sentence, one kind, one exit code; as JSON where JSON was asked for.
 
+use std::io::Write as _;
+
 use assent_kind::Kind;
 
 /// Why a command did not do its work.
@@ -9,12 +11,14 @@ pub(crate) struct Failure {
     pub(crate) kind: Kind,
     /// One sentence with the value and what to do.
     pub(crate) message: String,
+    /// Whoever read what the command says wants to hear no more: that is no failure, and nobody is told.
+    pub(crate) hung_up: bool,
 }
 
 impl Failure {
     /// A failure of that kind.
     pub(crate) fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into() }
+        Self { kind, message: message.into(), hung_up: false }
     }
 
     /// What the user gave cannot work.
@@ -40,13 +44,20 @@ impl Failure {
         Self::new(kind, format!("cannot {doing} {what}: {error}{advice}"))
     }
 
-    /// Says it on stderr, or on stdout as `{"error":{"kind","message"}}`.
+    /// What the command has to say could not be said.
+    pub(crate) fn stdout(error: &std::io::Error) -> Self {
+        let hung_up = error.kind() == std::io::ErrorKind::BrokenPipe;
+        Self { hung_up, ..Self::io("write", "stdout", error) }
+    }
+
+    /// Says it on stderr, or on stdout as `{"error":{"kind","message"}}`. Where nobody hears it the exit code still says it.
     pub(crate) fn print(&self, json: bool) {
-        if json {
-            println!("{}", serde_json::json!({"error": {"kind": self.kind.name(), "message": self.message}}));
+        _ = if json {
+            let told = serde_json::json!({"error": {"kind": self.kind.name(), "message": self.message}});
+            writeln!(std::io::stdout(), "{told}")
         } else {
-            eprintln!("assent: {}", self.message);
-        }
+            writeln!(std::io::stderr(), "assent: {}", self.message)
+        };
     }
 }
 

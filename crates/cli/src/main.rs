@@ -56,6 +56,7 @@ fn main() -> ExitCode {
     let json = cli.json;
     match run(cli) {
         Ok(code) => code,
+        Err(failure) if failure.hung_up => ExitCode::SUCCESS,
         Err(failure) => {
             failure.print(json);
             failure.kind.exit_code().into()

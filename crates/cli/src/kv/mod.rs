@@ -2,7 +2,7 @@
 //!
 //! Walk: [`run`] the verbs · `store` where keys are read, a running server or a stopped one's folder · `key` keys and ranges as
 //! people write them · `line` an object as a line of JSON, `sheet` as a row of CSV, `rows` those of a file · `load` many of them in · `show`
-//! what is printed.
+//! what is printed · `whole` a file that takes its name at its end.
 //! Values are bytes: they come and go as they are, by stdin, stdout and files.
 
 mod key;
@@ -13,6 +13,7 @@ mod rows;
 mod sheet;
 mod show;
 mod store;
+mod whole;
 
 use std::io::{self, BufWriter, IsTerminal as _, Read as _, Write as _};
 use std::path::Path;
@@ -28,7 +29,8 @@ use serde_json::json;
 
 use self::options::{Delete, Export, Format, Get, If, Kv, Put, Scan};
 use self::store::{Store, serving, waiting};
-use crate::bench::print_json;
+use self::whole::Whole;
+use crate::bench::{print_json, print_line};
 use crate::failure::Failure;
 use crate::tx::moment;
 
@@ -115,10 +117,9 @@ fn compact(server: &str, json: bool) -> Result<(), Failure> {
         fields.insert("reclaimed_bytes".to_owned(), reclaimed_bytes.into());
         return print_json(&fields);
     }
-    println!(
+    print_line(&format!(
         "{compactions} compactions, {read_bytes} bytes read, {written_bytes} written, {reclaimed_bytes} given back"
-    );
-    Ok(())
+    ))
 }
 
 fn create_keyspace(name: &str, server: &str, json: bool) -> Result<(), Failure> {
@@ -131,8 +132,7 @@ fn create_keyspace(name: &str, server: &str, json: bool) -> Result<(), Failure> 
     if json {
         return print_json(&json!({"id": made.id, "name": made.name}));
     }
-    println!("{}", made.id);
-    Ok(())
+    print_line(&made.id.to_string())
 }
 
 fn write(link: &Link, conditions: Vec<Condition<'_>>, ops: Vec<Op<'_>>, durable: bool) -> Result<u64, Failure> {
@@ -146,12 +146,13 @@ fn write(link: &Link, conditions: Vec<Condition<'_>>, ops: Vec<Op<'_>>, durable:
     Ok(lsn.0)
 }
 
+/// A write that was done. Also where that cannot be said.
 fn said(lsn: u64, json: bool) -> Result<(), Failure> {
-    if json {
-        return print_json(&json!({"lsn": lsn}));
-    }
-    println!("{lsn}");
-    Ok(())
+    let said = if json { print_json(&json!({"lsn": lsn})) } else { print_line(&lsn.to_string()) };
+    said.map_err(|failure| {
+        let message = format!("it was written, at LSN {lsn}, but {}", failure.message);
+        Failure { message, ..failure }
+    })
 }
 
 fn get(options: &Get, json: bool) -> Result<(), Failure> {
@@ -173,7 +174,7 @@ fn get(options: &Get, json: bool) -> Result<(), Failure> {
         return print_json(&fields);
     }
     let mut out = io::stdout().lock();
-    out.write_all(&value).and_then(|()| out.flush()).map_err(|error| Failure::io("write", "stdout", &error))
+    out.write_all(&value).and_then(|()| out.flush()).map_err(|error| Failure::stdout(&error))
 }
 
 fn delete(options: &Delete, json: bool) -> Result<(), Failure> {
@@ -203,7 +204,8 @@ fn scan(options: &Scan, json: bool) -> Result<(), Failure> {
     let keyspace = store.keyspace(&options.naming.keyspace)?;
     let (mut rows, mut count, mut more) = (Vec::new(), 0, false);
     let mut out = BufWriter::new(io::stdout().lock());
-    store.walk(keyspace, &span, !options.keys_only, |known| {
+    // One more says whether there are more.
+    store.walk(keyspace, &span, (!options.keys_only, options.limit.saturating_add(1)), |known| {
         if count == options.limit {
             more = true;
             return Ok(false);
@@ -212,17 +214,17 @@ fn scan(options: &Scan, json: bool) -> Result<(), Failure> {
         if json {
             rows.push(line::object(&known));
         } else {
-            show::row(&mut out, &known, options.naming.hex).map_err(|error| Failure::io("write", "stdout", &error))?;
+            show::row(&mut out, &known, options.naming.hex).map_err(|error| Failure::stdout(&error))?;
         }
         Ok(true)
     })?;
-    out.flush().map_err(|error| Failure::io("write", "stdout", &error))?;
+    out.flush().map_err(|error| Failure::stdout(&error))?;
     drop(out);
     if json {
         return print_json(&json!({"rows": rows, "more": more}));
     }
     if more {
-        eprintln!("assent: there are more; --limit was {count}");
+        _ = writeln!(io::stderr(), "assent: there are more; --limit was {count}");
     }
     Ok(())
 }
@@ -236,29 +238,33 @@ fn export(options: &Export, json: bool) -> Result<(), Failure> {
         let style = ProgressStyle::with_template("{spinner} {pos} objects {msg} {elapsed}");
         ProgressBar::new_spinner().with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()))
     };
-    let out: Box<dyn io::Write> = match &options.output {
-        Some(path) => Box::new(BufWriter::with_capacity(1 << 20, create(path)?)),
-        None => Box::new(BufWriter::new(io::stdout().lock())),
-    };
-    let named = || options.output.as_ref().map_or_else(|| "stdout".to_owned(), |path| path.display().to_string());
     let keyspace = store.keyspace(&options.naming.keyspace)?;
     let mut objects = 0_u64;
     let format = Format::of(options.format, options.output.as_deref().unwrap_or(Path::new("-")));
-    let mut out = Out::begin(out, format).map_err(|error| Failure::io("write", named(), &error))?;
-    store.walk(keyspace, &span, true, |known| {
-        out.write(&known).map_err(|error| Failure::io("write", named(), &error))?;
+    let whole = options.output.as_deref().map(Whole::begin).transpose()?;
+    let failed = |error: io::Error| match &options.output {
+        Some(path) => Failure::io("write", path.display(), &error),
+        None => Failure::stdout(&error),
+    };
+    let out: Box<dyn io::Write> = match &whole {
+        Some(whole) => Box::new(BufWriter::with_capacity(1 << 20, whole.file.try_clone().map_err(failed)?)),
+        None => Box::new(BufWriter::new(io::stdout().lock())),
+    };
+    let mut out = Out::begin(out, format).map_err(failed)?;
+    store.walk(keyspace, &span, (true, u64::MAX), |known| {
+        out.write(&known).map_err(failed)?;
         objects += 1;
         bar.inc(1);
         Ok(true)
     })?;
-    out.flush().map_err(|error| Failure::io("write", named(), &error))?;
+    out.flush().map_err(failed)?;
+    if let Some(whole) = whole {
+        whole.end().map_err(failed)?;
+    }
     bar.finish_and_clear();
     match (&options.output, json) {
         (Some(_), true) => print_json(&json!({"objects": objects})),
-        (Some(path), false) => {
-            println!("{objects} objects in {}", path.display());
-            Ok(())
-        }
+        (Some(path), false) => print_line(&format!("{objects} objects in {}", path.display())),
         // The lines are all there is.
         (None, _) => Ok(()),
     }

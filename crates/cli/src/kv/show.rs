@@ -10,7 +10,7 @@ use serde_json::{Map, json};
 use super::options::{Head, Stats};
 use super::store::{Checked, Known, Store};
 use super::{absent, key, line};
-use crate::bench::{print_json, table};
+use crate::bench::{print_json, print_line, table};
 use crate::failure::Failure;
 use crate::tx::moment;
 
@@ -50,7 +50,7 @@ pub(super) fn heads(options: &Head, json: bool) -> Result<ExitCode, Failure> {
         ]);
     }
     if found.iter().any(Option::is_some) {
-        println!("{rows}");
+        print_line(&rows.to_string())?;
     }
     let missing = options.keys.iter().zip(&found).find(|(_, found)| found.is_none());
     missing.map_or(Ok(ExitCode::SUCCESS), |(key, _)| Err(absent(key)))
@@ -78,24 +78,26 @@ pub(super) fn stats(options: &Stats, json: bool) -> Result<(), Failure> {
         let shown = if name.ends_with("_bytes") { bytes(*value) } else { value.to_string() };
         rows.add_row([name.replace('_', " "), shown]);
     }
-    println!("{rows}");
-    Ok(())
+    print_line(&rows.to_string())
 }
 
 /// `assent kv verify`.
 pub(super) fn verified(found: &Checked, json: bool) -> Result<ExitCode, Failure> {
-    if json {
-        print_json(found)?;
-    } else {
-        found.damages.iter().for_each(|damage| println!("{damage}"));
-        let Checked { runs, volumes, entries, values, damaged, .. } = found;
-        let how = match damaged {
-            0 => "everything is as it was written".to_owned(),
-            many => format!("{many} places are damaged"),
-        };
-        println!("{how}: {values} values, {entries} journal entries, {volumes} volumes, {runs} files of the ledger");
-    }
-    Ok(if found.damaged == 0 { ExitCode::SUCCESS } else { Kind::Corrupt.exit_code().into() })
+    let told = if json { print_json(found) } else { tell(found) };
+    // Damage is said by the exit code, whoever hears the rest.
+    if found.damaged > 0 { Ok(Kind::Corrupt.exit_code().into()) } else { told.map(|()| ExitCode::SUCCESS) }
+}
+
+fn tell(found: &Checked) -> Result<(), Failure> {
+    found.damages.iter().try_for_each(|damage| print_line(damage))?;
+    let Checked { runs, volumes, entries, values, damaged, .. } = found;
+    let how = match damaged {
+        0 => "everything is as it was written".to_owned(),
+        many => format!("{many} places are damaged"),
+    };
+    print_line(&format!(
+        "{how}: {values} values, {entries} journal entries, {volumes} volumes, {runs} files of the ledger"
+    ))
 }
 
 /// `assent kv keyspace list`.
@@ -108,8 +110,7 @@ pub(super) fn keyspaces(all: &[Keyspace], json: bool) -> Result<(), Failure> {
     for Keyspace { id, name, created } in all {
         rows.add_row([name.clone(), id.to_string(), moment::show(*created)]);
     }
-    println!("{rows}");
-    Ok(())
+    print_line(&rows.to_string())
 }
 
 /// Bytes as people read them.

@@ -13,7 +13,7 @@ use assent_kind::Kind;
 use assent_kv::{Keyspace, Snapshot};
 use assent_link::{Link, LinkConfig};
 use assent_wire::{Answer, Hello, KeyspaceQuery, KeyspaceView, Look, Object, Request, Role, Rows, Scan};
-use assent_world::{Disk as _, Lock, RealClock, RealDisk};
+use assent_world::{Lock, RealClock, RealDisk};
 use serde::Serialize;
 
 use super::key::Span;
@@ -30,6 +30,8 @@ const _: () = assert!(
     PAGE_STOPPED * (assent_kv::KEY_BYTES_MAX as usize + assent_kv::METADATA_BYTES_MAX as usize) < 256 << 20,
     "a page of the longest keys"
 );
+/// So often a long value is read that others write meanwhile.
+const READS_MAX: u32 = 64;
 /// A long value needs its time on a slow disk.
 const ANSWER_MS: u64 = 300_000;
 
@@ -202,27 +204,26 @@ impl Store {
         Ok(found)
     }
 
-    /// Hands out the keys of a range in their order, until there are no more or `then` says that it is enough.
+    /// Hands out the keys of a range in their order, until there are no more or `then` says that it is enough: of so many it is, at most.
     pub(super) fn walk(
         &self,
         keyspace: u32,
         span: &Span,
-        values: bool,
+        (values, most): (bool, u64),
         mut then: impl FnMut(Known) -> Result<bool, Failure>,
     ) -> Result<(), Failure> {
         let mut last: Option<Vec<u8>> = None;
+        let mut left = most;
         loop {
-            let (page, more) = self.page(keyspace, span, last.as_deref(), values)?;
+            let limit = u32::try_from(left).unwrap_or(u32::MAX).clamp(1, PAGE);
+            let (page, more) = self.page(keyspace, span, last.as_deref(), (values, limit))?;
             last = page.last().map(|known| known.key.clone());
-            for mut known in page {
-                if values && known.value.is_none() {
-                    // Too long for an answer together with others. Gone or written anew meanwhile: as of now, then.
-                    known.value = self.value(keyspace, &known.key)?;
-                    if known.value.is_none() {
-                        continue;
-                    }
-                }
-                if !then(known)? {
+            left = left.saturating_sub(page.len() as u64);
+            for known in page {
+                let known = if values && known.value.is_none() { self.whole(keyspace, known)? } else { Some(known) };
+                if let Some(known) = known
+                    && !then(known)?
+                {
                     return Ok(());
                 }
             }
@@ -232,19 +233,41 @@ impl Store {
         }
     }
 
+    /// With the value, which was too long for an answer together with others; as of now, if it was written anew meanwhile: all of it, for
+    /// another's metadata and expiry are not this value's. None if it is gone.
+    fn whole(&self, keyspace: u32, mut known: Known) -> Result<Option<Known>, Failure> {
+        for _ in 0..READS_MAX {
+            let Some(value) = self.value(keyspace, &known.key)? else { return Ok(None) };
+            let now = match self {
+                // Of the one snapshot there is.
+                Self::Stopped { .. } => None,
+                Self::Served(_) => match self.heads(keyspace, std::slice::from_ref(&known.key))?.pop().flatten() {
+                    None => return Ok(None),
+                    Some(now) => Some(now),
+                },
+            };
+            match now {
+                Some(now) if now.lsn != known.lsn => known = now,
+                _ => return Ok(Some(Known { value: Some(value), ..known })),
+            }
+        }
+        let message = format!("a value of {} bytes was written anew each time that it was read", known.value_bytes);
+        Err(Failure::new(Kind::Busy, message))
+    }
+
     fn page(
         &self,
         keyspace: u32,
         span: &Span,
         last: Option<&[u8]>,
-        values: bool,
+        (values, limit): (bool, u32),
     ) -> Result<(Vec<Known>, bool), Failure> {
         match self {
             Self::Served(link) => {
                 use assent_wire::Bound;
                 let from = last.map_or(Bound::Included(&span.from), Bound::Excluded);
                 let to = span.to.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-                let scan = Scan { xid: None, keyspace, from, to, limit: PAGE };
+                let scan = Scan { xid: None, keyspace, from, to, limit };
                 let arrived = link.request(&Request::Rows(Rows { values, scan }))?;
                 let Answer::Rows { more, rows } = arrived.answer()? else { return Err(unexpected()) };
                 Ok((rows.iter().map(|row| Known::of(row.key, &row.object)).collect(), more))
@@ -345,18 +368,19 @@ fn stopped(folder: &Path) -> Result<Store, Failure> {
     Ok(Store::Stopped { kv: Box::new(kv), snapshot, stats, _lock: lock })
 }
 
-/// Nobody serves this journal while the lock is held. Where none can be had because nothing can be written, nobody does either.
+/// Nobody serves this journal while the lock is held. Where there is none, nobody ever did.
 fn alone(journal: &Path) -> Result<Option<Box<dyn Lock>>, Failure> {
     let path = journal.join("LOCK");
     if !path.is_file() {
         return Ok(None);
     }
-    match RealDisk.lock(&path) {
+    // To read takes no right to write: neither in a folder of somebody else's nor where nothing can be written.
+    match RealDisk.lock_to_read(&path) {
         Ok(lock) => Ok(Some(lock)),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
             let message = format!("{} is open in another process: ask it, with --server", journal.display());
             Err(Failure::new(Kind::Busy, message))
         }
-        Err(_) => Ok(None),
+        Err(error) => Err(Failure::io("lock", path.display(), &error)),
     }
 }

@@ -278,6 +278,7 @@ fn what_the_store_does_is_scraped() {
         "kv_ledger_spare_bytes",
         "kv_ledger_debt_bytes",
         "kv_ledger_unwritten_bytes",
+        "kv_ledger_runs_unreadable",
         "kv_cache_bytes",
         "kv_cache_hits_total",
         "kv_cache_misses_total",
@@ -357,6 +358,86 @@ fn what_is_exported_is_loaded_into_another_store_as_it_was() {
     let served = std::fs::read(&file).unwrap();
     assert!(offline.stdout == served);
     two.stop();
+}
+
+/// A value that is fetched after its page was has its own metadata and expiry: with the old ones, what was kept for ever would end.
+#[test]
+fn what_is_written_anew_while_it_is_exported_is_exported_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    configure(folder.path(), "");
+    let served = serve(folder.path());
+    let [first, before, after] = [1_u8, 2, 3].map(|byte| vec![byte; 3 << 20]);
+    assert!(fed(&served, &["put", "a"], &first).status.success());
+    assert!(fed(&served, &["put", "s", "--metadata", "old", "--ttl", "1h"], &before).status.success());
+    assert!(fed(&served, &["put", "t"], &first).status.success());
+    let mut export = spawn(&served, &["export"]);
+    let mut out = BufReader::new(export.stdout.take().unwrap());
+    // The first line does not fit the pipe: the page was taken, and no more than it was fetched.
+    let mut begin = [0; 16];
+    out.read_exact(&mut begin).unwrap();
+    assert!(fed(&served, &["put", "s", "--metadata", "new"], &after).status.success());
+    done(&served, &["delete", "t"]);
+    let mut text = String::from_utf8(begin.to_vec()).unwrap();
+    out.read_to_string(&mut text).unwrap();
+    assert!(export.wait().unwrap().success());
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.iter().map(|line| line["key"].clone()).collect::<Vec<_>>(), ["a", "s"]);
+    let head = told(&served, &["head", "s"])["heads"][0].clone();
+    for field in ["metadata", "lsn", "expiry_ms", "modified_ms"] {
+        assert_eq!(lines[1][field], head[field], "{field}");
+    }
+    assert_eq!(lines[1]["metadata"], "new");
+    served.stop();
+}
+
+#[test]
+fn an_export_that_fails_leaves_the_one_before_as_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    configure(folder.path(), "");
+    let served = serve(folder.path());
+    let file = folder.path().join("backup.jsonl").to_str().unwrap().to_owned();
+    done(&served, &["put", "k", "v"]);
+    done(&served, &["export", "-o", &file]);
+    #[allow(clippy::disallowed_methods, reason = "a test reads its own files")]
+    let read = || std::fs::read_to_string(&file).unwrap();
+    let before = read();
+    assert_eq!(before.lines().count(), 1);
+    refused(&kv(&served, &["export", "-o", &file, "-k", "oders"]), 3, "oders");
+    assert_eq!(read(), before);
+    done(&served, &["put", "l", "v"]);
+    done(&served, &["export", "-o", &file]);
+    assert_eq!(read().lines().count(), 2);
+    let parts = std::fs::read_dir(folder.path())
+        .unwrap()
+        .filter(|it| it.as_ref().unwrap().file_name().to_string_lossy().ends_with(".part"));
+    assert_eq!(parts.count(), 0);
+    served.stop();
+}
+
+/// Whoever reads only the first of it has had enough, and a write that was done is not told as one that was not.
+#[test]
+fn nobody_listens_or_nothing_can_be_said_and_no_command_panics() {
+    let folder = tempfile::tempdir().unwrap();
+    configure(folder.path(), "");
+    let served = serve(folder.path());
+    for number in ["0", "500", "1000", "1500"] {
+        done(&served, &["put", number, &"x".repeat(100_000)]);
+    }
+    for words in [&["scan", "--json"][..], &["scan"], &["export"], &["get", "500"], &["put", "last", "v"]] {
+        let mut command = spawn(&served, words);
+        drop((command.stdout.take(), command.stdin.take()));
+        let output = command.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success() && said.is_empty(), "{words:?}: {:?} {said}", output.status);
+    }
+    assert_eq!(done(&served, &["get", "last"]), b"v");
+    #[allow(clippy::disallowed_methods, reason = "a device, and no file of the server's")]
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut put = command(&["kv", "put", "k", "v"]);
+    let output = put.env("ASSENT_SERVER", &served.protocol).stdout(full).output().unwrap();
+    refused(&output, 7, "it was written, at LSN ");
+    assert_eq!(done(&served, &["get", "k"]), b"v");
+    served.stop();
 }
 
 #[test]

@@ -53,7 +53,7 @@ fn the_tour_of_the_store_works_as_it_stands_in_the_readme() {
     configure(&kv, "");
     let served = serve(&kv);
     let said = shell(folder.path(), &served.protocol, commands);
-    for expected in ["good morning", "anna", "fruit/1\tapple 1", "3 objects", "everything.jsonl"] {
+    for expected in ["good morning", "anna", "fruit/1\tapple 1", "3 objects", "keyspace0.jsonl"] {
         assert!(said.contains(expected), "{expected:?} in {said}");
     }
     let again = shell(folder.path(), &served.protocol, "assent kv put leader node-2 --if-absent 2>&1 || echo code $?");
@@ -63,7 +63,7 @@ fn the_tour_of_the_store_works_as_it_stands_in_the_readme() {
     assert_eq!(kill, "kill %1");
     let said = shell(folder.path(), "", rest);
     #[allow(clippy::disallowed_methods, reason = "a test looks at what the tour wrote")]
-    let exported = std::fs::read_to_string(folder.path().join("everything.jsonl")).unwrap();
+    let exported = std::fs::read_to_string(folder.path().join("keyspace0.jsonl")).unwrap();
     assert_eq!(said, exported);
     assert!(exported.contains("fruit/1") && !exported.contains("fruit/2"), "{exported}");
 }
