@@ -10,7 +10,7 @@
 //! Else a store would read pages that its own limit of memory does not count. And the disk rests behind it,
 //! a second for 200 MiB: what stands beneath a disk may be busy with four GiB for some seconds more, and the first to read would wait for it.
 //!
-//! Walk: [`lock`] before the first cell · [`Loads::copy`] loads if it must, and copies.
+//! Walk: [`lock`] before the first cell · [`Loads::copy`] loads if it must, and copies · [`rest`] says for how long the race waits then.
 //! Deliberately absent: links instead of copies. Some stores write into files that they wrote before.
 
 use std::fs;
@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use assent_kind::Kind;
-use assent_world::{Clock as _, Disk as _, Lock, RealClock, RealDisk};
+use assent_world::{Disk as _, Lock, RealDisk};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -108,9 +108,13 @@ impl<'p> Loads<'p> {
             }
         };
         copy(&kept, to).map_err(failed)?;
-        RealClock.sleep(Duration::from_millis(space(to) * 1_000 / REST_BYTES));
         Ok(Ok(loaded.figures))
     }
+}
+
+/// How long the disk rests behind a copy before anybody reads it.
+pub(super) fn rest(copy: &Path) -> Duration {
+    Duration::from_millis(space(copy) * 1_000 / REST_BYTES)
 }
 
 /// All that a loaded store depends on: not how long clients run, nor what they do, nor whether they wait for the disk.

@@ -14,7 +14,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use assent_kind::Kind;
-use assent_world::{Disk as _, Gate, RealDisk};
+use assent_world::{Clock as _, Disk as _, Gate, RealClock, RealDisk};
 
 use super::cage::Cage;
 use super::client::now;
@@ -28,7 +28,7 @@ use crate::report::pool::{differ, pool};
 use crate::report::sink::Sink;
 use crate::report::{Cell, Labels, Report};
 
-/// How often the race looks whether it was stopped while a cell runs.
+/// How often the race looks whether it was stopped while a cell runs or the disk rests.
 const LOOK: Duration = Duration::from_millis(100);
 /// What a cell takes beside its duration, at a guess, until cells have shown it.
 const OVERHEAD: Duration = Duration::from_secs(3);
@@ -249,10 +249,19 @@ fn one(
         Ok(loaded) => loaded,
         Err(error) => return Ok(Err(error)),
     };
+    rest(loads::rest(plan.folder), sink);
     Ok(work(plan, &job(plan.folder, Begin::Loaded), limit, sink).map(|mut cell| {
         cell.figures.extend(loaded);
         cell
     }))
+}
+
+/// Nobody does anything for as long, unless the race is stopped.
+fn rest(how_long: Duration, sink: &Sink) {
+    let begun = now();
+    while begun.elapsed() < how_long && !sink.interrupted() {
+        RealClock.sleep(LOOK.min(how_long));
+    }
 }
 
 /// A job, done by whoever does that.
