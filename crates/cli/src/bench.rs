@@ -146,10 +146,13 @@ pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
     print_line(&shown(&text))
 }
 
-/// One line on stdout: what a command has to say, and what may be piped to somebody who hears only the first of it.
+/// One line on stdout. Where nobody hears it any more the command goes on: what it has to do, and what its exit code says, is the same.
 pub(crate) fn print_line(text: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
-    writeln!(out, "{text}").and_then(|()| out.flush()).map_err(|error| Failure::stdout(&error))
+    match writeln!(out, "{text}").and_then(|()| out.flush()) {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        said => said.map_err(|error| Failure::stdout(&error)),
+    }
 }
 
 /// The same JSON for a terminal: serde escapes what ASCII has before the space, this what moves a cursor, hides or turns words

@@ -11,7 +11,7 @@ pub(crate) struct Failure {
     pub(crate) kind: Kind,
     /// One sentence with the value and what to do.
     pub(crate) message: String,
-    /// Whoever read what the command says wants to hear no more: that is no failure, and nobody is told.
+    /// Whoever reads a long answer wants to hear no more of it: that is no failure, and nobody is told.
     pub(crate) hung_up: bool,
 }
 

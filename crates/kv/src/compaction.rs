@@ -173,16 +173,11 @@ impl Kv {
                 self.damaged().insert(place);
                 return Err(KvError::Volume { kind, what });
             }
-            Err(VaultError::Unread { place, what, kind }) => {
+            // Of the value, or of what the ledger says of it.
+            Err(VaultError::Unread { place, what, kind } | VaultError::Ledger { place, what, kind })
+                if kind != Kind::Closed =>
+            {
                 // It may pass; a sector that the disk has lost does not, and nothing waits for that.
-                if self.unread().again(place) == UNREAD_MAX {
-                    self.damaged().insert(place);
-                }
-                return Err(KvError::Volume { kind, what });
-            }
-            // The ledger cannot say of one of its values what became of it. It may the next time; where a block of its own is damaged it
-            // never does, and others may be compacted meanwhile.
-            Err(VaultError::Ledger { place, what, kind }) if kind != Kind::Closed => {
                 if self.unread().again(place) == UNREAD_MAX {
                     self.damaged().insert(place);
                 }

@@ -186,8 +186,8 @@ impl Kv {
         Ok(())
     }
 
-    /// Votes. Nothing written: `ReadOnly`, and the branch is gone; if it had conditions, what they hold by is waited for. Otherwise everything it wrote is appended and its
-    /// keys are held, through any crash, until it is told its outcome.
+    /// Votes. Nothing written: `ReadOnly`, and the branch is gone; if it had conditions, what they hold by is waited for. Otherwise
+    /// everything it wrote is appended and its keys are held, through any crash, until it is told its outcome.
     ///
     /// # Errors
     /// `Conflict` (somebody was first, or a keyspace was dropped) or `RolledBack` (its work had failed): the branch is rolled back and gone.

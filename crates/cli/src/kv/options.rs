@@ -243,7 +243,7 @@ pub(crate) struct Load {
 pub(crate) struct Export {
     #[command(flatten)]
     pub(crate) range: Range,
-    /// Writes to this file instead of stdout.
+    /// Writes to this file instead of stdout. Until all is there it is called FILE.part, and what was in FILE before stays.
     #[arg(long, short = 'o', value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
     /// How they are written; without this, csv for a name that ends in .csv, else json.

@@ -1,7 +1,7 @@
 //! A file that takes its name when all of it is there and on the disk: what had the name before stays until then, and a part of it is never
 //! taken for the whole.
 //!
-//! Walk: [`Whole::begin`] · whoever writes has the file · [`Whole::end`]. Dropped before, nothing of it stays.
+//! Walk: [`Whole::begin`] · whoever writes has the file, under the name with `.part` behind it · [`Whole::end`]. Dropped before, nothing of it stays.
 //! Deliberately absent: what is no file. A pipe or a device is written as it is.
 
 use std::fs::{self, File};
@@ -32,7 +32,11 @@ impl Whole {
         let mut part = real.clone().into_os_string();
         part.push(".part");
         let part = PathBuf::from(part);
-        let file = File::create(&part).map_err(|error| failed(&part, &error))?;
+        // What a command that was killed has left is begun anew; what another writes is not.
+        let open = fs::OpenOptions::new().write(true).create(true).truncate(false).open(&part);
+        let file = open
+            .and_then(|file| file.try_lock().map_err(io::Error::from).and_then(|()| file.set_len(0)).map(|()| file));
+        let file = file.map_err(|error| failed(&part, &error))?;
         let whole = Self { file, names: Some((part, real)) };
         if let Some(facts) = before {
             // Who could not read it before cannot read what comes.
@@ -93,6 +97,16 @@ mod tests {
         Whole::begin(&path).unwrap().end().unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert!(link.is_symlink());
+        let first = Whole::begin(&path).unwrap();
+        assert_eq!(Whole::begin(&path).unwrap_err().kind, assent_kind::Kind::Busy, "two at once");
+        drop(first);
+        let mut killed = Whole::begin(&path).unwrap();
+        killed.file.write_all(b"of one that was killed").unwrap();
+        killed.names = None;
+        drop(killed);
+        assert_eq!(names(), 3);
+        Whole::begin(&path).unwrap().end().unwrap();
+        assert_eq!((fs::read_to_string(&path).unwrap().as_str(), names()), ("", 2));
         Whole::begin(Path::new("/dev/null")).unwrap().end().unwrap();
         let error = Whole::begin(Path::new("/nowhere/at/all")).unwrap_err();
         assert!(error.message.contains("/nowhere/at/all"), "{}", error.message);

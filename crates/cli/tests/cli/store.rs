@@ -431,6 +431,12 @@ fn nobody_listens_or_nothing_can_be_said_and_no_command_panics() {
         assert!(output.status.success() && said.is_empty(), "{words:?}: {:?} {said}", output.status);
     }
     assert_eq!(done(&served, &["get", "last"]), b"v");
+    // What the exit code says is the same.
+    for words in [&["head", "last", "nothing"][..], &["head", "last", "nothing", "--json"]] {
+        let mut command = spawn(&served, words);
+        drop((command.stdout.take(), command.stdin.take()));
+        assert_eq!(command.wait_with_output().unwrap().status.code(), Some(3), "{words:?}");
+    }
     #[allow(clippy::disallowed_methods, reason = "a device, and no file of the server's")]
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let mut put = command(&["kv", "put", "k", "v"]);

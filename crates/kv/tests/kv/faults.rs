@@ -157,7 +157,7 @@ fn over_a_log_that_gives_nothing_back_nothing_is_compacted() {
     assert_eq!(desk.kv.get(0, b"k").unwrap(), Some(49_u64.to_le_bytes().repeat(100)));
 }
 
-fn files(disk: &SimDisk) -> Vec<PathBuf> {
+pub fn files(disk: &SimDisk) -> Vec<PathBuf> {
     let folders = ["log", "kv", "kv-values"].map(Path::new);
     folders.iter().flat_map(|folder| disk.list(folder).unwrap().into_iter().map(|name| folder.join(name))).collect()
 }
@@ -241,57 +241,6 @@ fn one_rotten_sector_of_any_file_is_named_or_harmless_and_the_rest_is_readable()
     }
     println!("{sectors} sectors: {harmless} harmless, {refused} refused at the open, {told} told by reads");
     assert!(refused > 10 && told > 30 && harmless > 50, "{harmless} {refused} {told}");
-}
-
-/// A merge that needs it fails each time. Others go on, and so do compactions of values that it says nothing of: else files of the ledger that
-/// nobody merges would become ever more, and writers wait for them.
-#[test]
-fn writers_go_on_for_ever_beside_a_damaged_file_of_the_ledger() {
-    let house = house(&SimDisk::new(), 1);
-    let key = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
-    for number in 0..600_u64 {
-        house.kv.put(0, &key(number), &[1; 60], Durability::Durable).unwrap();
-        if number % 60 == 0 {
-            house.kv.checkpoint().unwrap();
-        }
-    }
-    while house.kv.work(&AtOnce) {}
-    let House { disk, log, kv } = house;
-    drop(kv);
-    log.close().unwrap();
-    drop(log);
-    disk.kill();
-    let runs = files(&disk).into_iter().filter(|path| path.extension().is_some_and(|it| it == "run"));
-    let bytes = |path: &PathBuf| disk.open(path, Open { access: Access::Read, direct: false }).unwrap().size().unwrap();
-    assert!(flip(&disk, &runs.max_by_key(bytes).unwrap(), 512));
-    let kv = opened(&disk).unwrap();
-    let (mut lost, mut said) = (0, None);
-    for round in 0..100_u64 {
-        for number in 0..30 {
-            let value = round.to_le_bytes().repeat(60);
-            kv.put(0, &key(10_000 + 7 * round % 90 + number), &value, Durability::Durable).unwrap();
-        }
-        kv.checkpoint().unwrap();
-        for _ in 0..30 {
-            kv.work(&AtOnce);
-        }
-    }
-    for number in 0..600 {
-        match kv.get(0, &key(number)) {
-            Ok(found) => assert_eq!(found, Some(vec![1; 60])),
-            Err(error) => {
-                assert_eq!(error.kind(), Kind::Corrupt, "{error}");
-                lost += 1;
-                said = Some(error.to_string());
-            }
-        }
-    }
-    let (facts, debt) = kv.ledger_facts();
-    assert!(debt.level0_runs < 20, "{debt:?}");
-    assert_eq!(facts.runs_unreadable, 1);
-    let stats = kv.stats();
-    assert!(lost > 0 && lost < 600 && stats.merges_failed > 0, "{lost} lost: {said:?}; {stats:?}");
-    assert!(stats.compactions > 0 && stats.value_bytes_on_disk < 500_000, "{stats:?}");
 }
 
 /// The newest manifest is lost after a compaction: the one before must not name what is gone.

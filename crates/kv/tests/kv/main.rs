@@ -18,6 +18,7 @@ mod conditions;
 mod conflicts;
 mod counting;
 mod counts;
+mod damaged_ledger;
 mod erase;
 mod expiry;
 mod faults;
