@@ -17,6 +17,7 @@ use assent_kv::{Condition, Config, Durability, Expect, Kv, Op};
 use assent_runs::AtOnce;
 use assent_sim::{Rng, SimClock, SimDice, SimDisk};
 use assent_world::Clock;
+use assent_xa::Vote;
 
 use super::history::Time;
 use super::xid;
@@ -201,13 +202,14 @@ fn branch(kv: &Kv, (time, clock): (&Time, &SimClock), rng: &mut Rng, number: u64
     } else {
         kv.prepare_begin(&xid).and_then(|voted| {
             kv.wait(voted.pending)?;
-            if voted.pending.lsn().is_none() { Ok(voted.pending) } else { kv.commit_begin(&xid) }
+            if voted.vote == Vote::ReadOnly { Ok(voted.pending) } else { kv.commit_begin(&xid) }
         })
     };
     match ended {
         Ok(pending) => {
             kv.wait(pending).unwrap();
-            done.at = pending.lsn();
+            // One that wrote nothing may have waited for others; no place of the log is its own.
+            done.at = pending.lsn().filter(|_| !writes.is_empty());
             done.writes = writes.into_iter().collect();
         }
         Err(error) => assert_eq!(error.kind(), Kind::Conflict, "{error}"),
