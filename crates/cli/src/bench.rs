@@ -1,6 +1,5 @@
 //! `assent bench`: runs a race and prints its table or its JSON.
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -39,7 +38,7 @@ pub(crate) fn run(command: Bench, json: bool) -> Result<ExitCode, Failure> {
         Bench::WebLoad => Ok(assent_bench::web::generate(std::io::stdin(), std::io::stdout())?),
         Bench::WebFloor { bytes } => {
             let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-            Ok(assent_bench::web::floor::serve(bytes, |at| println!("ready floor={at}"))?)
+            Ok(assent_bench::web::floor::serve(bytes, |at| _ = say!("ready floor={at}"))?)
         }
         Bench::Real(arguments) => real::run(&arguments, json),
         Bench::Recover(arguments) => recover::run(&arguments, json),
@@ -93,8 +92,7 @@ fn run_journal(arguments: &BenchJournal, json: bool) -> Result<(), Failure> {
             format!("{:.1}", row.entries_per_sync),
         ]);
     }
-    println!("{} bytes, durable unless said otherwise; ratios to the best floor of this run\n{table}", outcome.bytes);
-    Ok(())
+    say!("{} bytes, durable unless said otherwise; ratios to the best floor of this run\n{table}", outcome.bytes)
 }
 
 /// A folder to write in: the user's, or one that goes away.
@@ -143,16 +141,7 @@ pub(crate) fn table(head: &[&str]) -> Table {
 /// One JSON object on stdout.
 pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string(value).map_err(|error| Failure::new(Kind::Internal, error.to_string()))?;
-    print_line(&shown(&text))
-}
-
-/// One line on stdout. Where nobody hears it any more the command goes on: what it has to do, and what its exit code says, is the same.
-pub(crate) fn print_line(text: &str) -> Result<(), Failure> {
-    let mut out = std::io::stdout().lock();
-    match writeln!(out, "{text}").and_then(|()| out.flush()) {
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-        said => said.map_err(|error| Failure::stdout(&error)),
-    }
+    say!("{}", shown(&text))
 }
 
 /// The same JSON for a terminal: serde escapes what ASCII has before the space, this what moves a cursor, hides or turns words

@@ -53,9 +53,9 @@ pub(crate) fn run(arguments: &Doctor, json: bool) -> Result<ExitCode, Failure> {
     if json {
         print_json(&Report { findings: findings.iter().map(Row::from).collect(), worst: worst.name() })?;
     } else if findings.is_empty() {
-        println!("{} names no [[resource]]: nothing to ask", arguments.config.display());
+        say!("{} names no [[resource]]: nothing to ask", arguments.config.display())?;
     } else {
-        print_table(&findings);
+        print_table(&findings)?;
     }
     Ok(exit_code(worst, arguments.strict))
 }
@@ -70,7 +70,7 @@ fn patient(resource: &Resource) -> Patient {
     Patient { name: resource.name.clone(), engine, url }
 }
 
-fn print_table(findings: &[Finding]) {
+fn print_table(findings: &[Finding]) -> Result<(), Failure> {
     let mut table = table(&["resource", "", "what", "what to do"]);
     table.set_content_arrangement(ContentArrangement::Dynamic).set_width(COLUMNS);
     let mut before = "";
@@ -80,7 +80,7 @@ fn print_table(findings: &[Finding]) {
         before = &finding.resource;
         table.add_row([name, finding.severity.name(), &finding.what, &finding.advice]);
     }
-    println!("{table}");
+    say!("{table}")
 }
 
 /// A wrong setting has to be changed whatever else is so; an unreachable resource may be asked again.

@@ -50,14 +50,16 @@ impl Failure {
         Self { hung_up, ..Self::io("write", "stdout", error) }
     }
 
-    /// Says it on stderr, or on stdout as `{"error":{"kind","message"}}`. Where nobody hears it the exit code still says it.
+    /// Says it on stderr, or on stdout as `{"error":{"kind","message"}}` if that can be written to. Where nobody hears it the exit code still
+    /// says it.
     pub(crate) fn print(&self, json: bool) {
-        _ = if json {
+        if json {
             let told = serde_json::json!({"error": {"kind": self.kind.name(), "message": self.message}});
-            writeln!(std::io::stdout(), "{told}")
-        } else {
-            writeln!(std::io::stderr(), "assent: {}", self.message)
-        };
+            if writeln!(std::io::stdout(), "{told}").is_ok() {
+                return;
+            }
+        }
+        aside!("assent: {}", self.message);
     }
 }
 

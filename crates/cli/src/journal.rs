@@ -93,7 +93,7 @@ fn check(folder: &Path, json: bool) -> Result<(), Failure> {
     if json {
         return print_json(&found);
     }
-    println!(
+    say!(
         "{}: whole from {} to {}, {} batches, {} entries, epoch {}; {}",
         folder.display(),
         found.start_lsn,
@@ -102,12 +102,12 @@ fn check(folder: &Path, json: bool) -> Result<(), Failure> {
         found.entries,
         found.epoch,
         if found.closed_cleanly { "closed cleanly" } else { "not closed cleanly: the next open recovers it" }
-    );
+    )?;
     if found.oldest_lsn < found.start_lsn {
-        println!("archived from {} to {}, {} entries", found.oldest_lsn, found.start_lsn, archived);
+        say!("archived from {} to {}, {} entries", found.oldest_lsn, found.start_lsn, archived)?;
     }
     if let Some(torn) = &found.torn {
-        println!("a write that was never acknowledged stands at byte {} of {}", torn.offset_bytes, torn.file);
+        say!("a write that was never acknowledged stands at byte {} of {}", torn.offset_bytes, torn.file)?;
     }
     Ok(())
 }
@@ -173,7 +173,7 @@ fn inspect(folder: &Path, limit: u64, json: bool) -> Result<(), Failure> {
             batch.frames.to_string(),
         ]);
     }
-    println!("{rows}");
+    say!("{rows}")?;
     let mut rows = table(&["entry at", "ends", "kind", "bytes"]);
     for entry in &entries {
         rows.add_row([
@@ -183,6 +183,5 @@ fn inspect(folder: &Path, limit: u64, json: bool) -> Result<(), Failure> {
             entry.payload_bytes.to_string(),
         ]);
     }
-    println!("{rows}");
-    Ok(())
+    say!("{rows}")
 }

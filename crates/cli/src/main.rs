@@ -3,7 +3,9 @@
 //! Walk: clap reads the [`args`] · one file a command · a [`failure::Failure`] becomes one sentence and an exit code.
 //! Deliberately absent: any logic that another room could hold.
 #![forbid(unsafe_code)]
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "the one room that talks to people")]
+
+#[macro_use]
+mod say;
 
 mod args;
 mod assets;

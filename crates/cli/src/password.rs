@@ -16,7 +16,7 @@ pub(crate) fn run(json: bool) -> Result<ExitCode, Failure> {
     if json {
         print_json(&serde_json::json!({"password_hash": hash}))?;
     } else {
-        println!("{hash}");
+        say!("{hash}")?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -47,8 +47,8 @@ const RESTORED_EPOCHS: u32 = 1_000;
 /// Runs until it is told to stop.
 pub(crate) fn run(arguments: &Serve) -> Result<ExitCode, Failure> {
     if arguments.help_stops {
-        println!("ASSENT_STOP=NAME[:NTH] freezes the process (SIGSTOP) at the NTH passing of:");
-        Stop::ALL.iter().for_each(|stop| println!("  {}", stop.name()));
+        say!("ASSENT_STOP=NAME[:NTH] freezes the process (SIGSTOP) at the NTH passing of:")?;
+        Stop::ALL.iter().try_for_each(|stop| say!("  {}", stop.name()))?;
         return Ok(ExitCode::SUCCESS);
     }
     let log_level = logging::start();
@@ -60,7 +60,7 @@ pub(crate) fn run(arguments: &Serve) -> Result<ExitCode, Failure> {
     let mut running = house.start(&config, log_level)?;
     let docs = running.docs.as_ref().map(|docs| format!(" docs={}", docs.address())).unwrap_or_default();
     let assets = running.assets.as_ref().map(|(assets, _)| format!(" {}", assets.ready())).unwrap_or_default();
-    println!("ready protocol={} admin={}{docs}{assets}", running.server.address(), running.rest.address());
+    say!("ready protocol={} admin={}{docs}{assets}", running.server.address(), running.rest.address())?;
     loop {
         let signal = match &mut running.assets {
             Some((assets, _)) => assets.wait(&mut signals)?,

@@ -25,7 +25,7 @@ pub(crate) fn run(arguments: &Witness) -> Result<ExitCode, Failure> {
     let ledger = Ledger::open(Arc::new(RealDisk), &arguments.data)?;
     let door =
         Door::open(ledger, &listen, Arc::new(RealClock)).map_err(|error| Failure::io("listen at", &listen, &error))?;
-    println!("ready witness={}", door.address());
+    say!("ready witness={}", door.address())?;
     let signal = signals.forever().next();
     info!("stopping on signal {}", signal.unwrap_or_default());
     door.stop();

@@ -88,10 +88,7 @@ fn node(data: &Path, as_json: bool) -> Result<(), Failure> {
         }));
     }
     let Place { epoch, sequence } = found.end;
-    println!(
-        "{} assets at entry {sequence} of epoch {epoch}, state {hash}, {in_doubt} branches in doubt",
-        state.assets()
-    );
+    say!("{} assets at entry {sequence} of epoch {epoch}, state {hash}, {in_doubt} branches in doubt", state.assets())?;
     let snapshot = match (found.snapshot.0, found.reached) {
         (0, _) => "there is no snapshot".to_owned(),
         (at, true) => format!("the snapshot of entry {at} is whole, and what the log leads to"),
@@ -101,12 +98,11 @@ fn node(data: &Path, as_json: bool) -> Result<(), Failure> {
     };
     let first =
         found.first.map_or_else(|| "no entry behind it".to_owned(), |first| format!("entries {first} to {sequence}"));
-    println!("{snapshot}; the log has {first}, each in its chain");
+    say!("{snapshot}; the log has {first}, each in its chain")?;
     let primary = known.primary.map_or_else(|| "nobody".to_owned(), |primary| format!("node {primary}"));
     let said = if found.out { "; it was told to stay out" } else { "" };
     let (epoch, version, in_sync) = (known.epoch, known.version, list(&in_sync));
-    println!("it knew version {version}: {primary} leads epoch {epoch}, in sync: {in_sync}{said}");
-    Ok(())
+    say!("it knew version {version}: {primary} leads epoch {epoch}, in sync: {in_sync}{said}")
 }
 
 /// Whether two nodes have the same, as far as the shorter one goes.
@@ -123,18 +119,18 @@ fn compare_nodes(one: &Path, other: &Path, as_json: bool) -> Result<bool, Failur
         }))?;
         return Ok(is_same);
     }
-    println!("they end at entry {} of epoch {} and entry {} of epoch {}", a.sequence, a.epoch, b.sequence, b.epoch);
+    say!("they end at entry {} of epoch {} and entry {} of epoch {}", a.sequence, a.epoch, b.sequence, b.epoch)?;
     let both = a.sequence.min(b.sequence);
     match (compared.differs, compared.same_to) {
-        (Some(at), _) => println!("entry {at} is the first that is not the same"),
-        (None, None) => println!("one ends before the other begins: nothing says that they belong together"),
-        (None, Some(to)) => println!("up to entry {to} both have one history"),
-    }
+        (Some(at), _) => say!("entry {at} is the first that is not the same"),
+        (None, None) => say!("one ends before the other begins: nothing says that they belong together"),
+        (None, Some(to)) => say!("up to entry {to} both have one history"),
+    }?;
     match compared.hashes {
-        Some([one, other]) if one == other => println!("both lead to the same state there: {one:016x}"),
-        Some([one, other]) => println!("behind entry {both} the states differ: {one:016x} and {other:016x}"),
-        None => println!("one of them has no way back to entry {both}: states were not compared"),
-    }
+        Some([one, other]) if one == other => say!("both lead to the same state there: {one:016x}"),
+        Some([one, other]) => say!("behind entry {both} the states differ: {one:016x} and {other:016x}"),
+        None => say!("one of them has no way back to entry {both}: states were not compared"),
+    }?;
     Ok(is_same)
 }
 
@@ -152,17 +148,13 @@ fn lone(data: &Path, as_json: bool) -> Result<(), Failure> {
             "snapshots": found.snapshots.len(), "replayed": found.recovery.replayed, "reached": found.reached,
         }));
     }
-    println!(
-        "{} assets at command {}, state {hash}, {} branches in doubt",
-        found.assets, found.sequence, found.in_doubt
-    );
-    println!(
+    say!("{} assets at command {}, state {hash}, {} branches in doubt", found.assets, found.sequence, found.in_doubt)?;
+    say!(
         "{} snapshots are whole, {} of them are what the log leads to; an open replays {} commands",
         found.snapshots.len(),
         found.reached,
         found.recovery.replayed
-    );
-    Ok(())
+    )
 }
 
 /// Whether two lone servers have the same, as far as the shorter one goes.
@@ -176,12 +168,12 @@ fn compare_lone(one: &Path, other: &Path, as_json: bool) -> Result<bool, Failure
             "differs": compared.differs.map(|at| at.0), "ends": [a.0, b.0], "hashes": hashes,
         }))?;
     } else {
-        println!("they end at commands {a} and {b}, and have {} in common", compared.commands);
+        say!("they end at commands {a} and {b}, and have {} in common", compared.commands)?;
         match compared.differs {
-            Some(at) => println!("command {at} is the first that is not the same"),
-            None if compared.are_same() => println!("behind command {} both are the same state", a.min(b)),
-            None => println!("behind command {} the states differ", a.min(b)),
-        }
+            Some(at) => say!("command {at} is the first that is not the same"),
+            None if compared.are_same() => say!("behind command {} both are the same state", a.min(b)),
+            None => say!("behind command {} the states differ", a.min(b)),
+        }?;
     }
     Ok(compared.are_same())
 }

@@ -50,7 +50,7 @@ pub(crate) fn run(arguments: &Serve) -> Result<ExitCode, Failure> {
     let mut served = Served::open(arguments, places()?)?;
     let admin = arguments.admin.as_deref().map(|at| admin(at, arguments, &served, log_level)).transpose()?;
     let told = admin.as_ref().map(|(rest, _)| format!(" admin={}", rest.address())).unwrap_or_default();
-    println!("ready {}{told}", served.ready());
+    say!("ready {}{told}", served.ready())?;
     let signal = served.wait(&mut signals)?;
     info!("stopping on signal {signal}");
     served.stop()?;

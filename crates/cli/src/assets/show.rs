@@ -31,8 +31,7 @@ pub(super) fn assets(ops: &[Op], found: &[Asset], as_json: bool) -> Result<(), F
     for (id, asset) in rows {
         shown.add_row([id.to_string(), asset.value.to_string(), asset.updates.to_string()]);
     }
-    println!("{shown}");
-    Ok(())
+    say!("{shown}")
 }
 
 fn promise(status: &Status) -> String {

@@ -38,7 +38,7 @@ const FIGURES: [(&str, &str); 14] = [
 
 /// One process of the floor.
 pub(super) fn serve_floor(arguments: &AssetsFloor) -> Result<(), Failure> {
-    Ok(floor::serve(arguments.next.as_ref(), |at| println!("ready floor={at}"))?)
+    Ok(floor::serve(arguments.next.as_ref(), |at| _ = say!("ready floor={at}"))?)
 }
 
 /// Figures of the scenarios and their heads.
@@ -137,9 +137,9 @@ fn told(arguments: &BenchAssets, kept: Kept, json: bool, figures: &[(&str, &str)
     if json {
         print_json(&report)?;
     } else if arguments.csv {
-        print!("{}", csv::lay(&report)?);
+        say!("{}", csv::lay(&report)?.trim_end())?;
     } else {
-        print(&report, figures);
+        print(&report, figures)?;
     }
     let code = kept.end(!json && !arguments.csv)?;
     wrong(&report).filter(|_| report.complete).map_or(Ok(code), Err)
@@ -190,7 +190,7 @@ fn name(cell: &Cell) -> String {
     named
 }
 
-fn print(report: &Report, figures: &[(&str, &str)]) {
+fn print(report: &Report, figures: &[(&str, &str)]) -> Result<(), Failure> {
     let is_there = |name: &str| report.cells.iter().any(|cell| cell.figures.contains_key(name));
     let figures: Vec<_> = figures.iter().filter(|(name, _)| is_there(name)).collect();
     let heads: Vec<&str> = std::iter::once("").chain(figures.iter().map(|(_, head)| *head)).collect();
@@ -199,15 +199,15 @@ fn print(report: &Report, figures: &[(&str, &str)]) {
         let figure = |name: &str| cell.figures.get(name).map_or_else(String::new, |value| shown(*value));
         rows.add_row(std::iter::once(name(cell)).chain(figures.iter().map(|(name, _)| figure(name))));
     }
-    println!("{rows}");
+    say!("{rows}")?;
     let sum = |figure: &str| report.cells.iter().filter_map(|cell| cell.figures.get(figure)).sum::<f64>();
     if is_there("answered") {
-        println!("{} commands answered, {} lost, {} doubled", sum("answered"), sum("lost"), sum("doubled"));
+        say!("{} commands answered, {} lost, {} doubled", sum("answered"), sum("lost"), sum("doubled"))?;
     }
     for cell in &report.cells {
         if let Some(error) = &cell.error {
-            println!("{}: failed: {error}", name(cell));
+            say!("{}: failed: {error}", name(cell))?;
         }
     }
-    report.notes.iter().for_each(|note| println!("{note}"));
+    report.notes.iter().try_for_each(|note| say!("{note}"))
 }

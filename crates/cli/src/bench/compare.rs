@@ -28,35 +28,33 @@ pub(super) fn run(arguments: &BenchCompare, json: bool) -> Result<ExitCode, Fail
     if json {
         print_json(&found)?;
     } else {
-        print(&found);
+        print(&found)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn print(found: &Comparison) {
-    found.warnings.iter().for_each(|warning| eprintln!("assent: warning: {warning}"));
+fn print(found: &Comparison) -> Result<(), Failure> {
+    found.warnings.iter().for_each(|warning| aside!("assent: warning: {warning}"));
     let all = shared(&found.rows);
     if !all.is_empty() {
-        println!("every cell compared: {}", named(&all));
+        say!("every cell compared: {}", named(&all))?;
     }
     for (what, rows) in [("floor", &found.floors), ("cell", &found.rows)] {
         if !rows.is_empty() {
             let mut lines = table(&[what, "figure", "A", "B", "B / A"]);
             lines.add_rows(rows.iter().map(|row| line(row, &all)));
-            println!("{lines}");
+            say!("{lines}")?;
         }
     }
     for cell in &found.failed {
         let said = |error: &Option<String>| error.clone().unwrap_or_else(|| "done".to_owned());
-        println!("failed: {}: A: {}; B: {}", named(&cell.labels), said(&cell.a), said(&cell.b));
+        say!("failed: {}: A: {}; B: {}", named(&cell.labels), said(&cell.a), said(&cell.b))?;
     }
     for (which, cells) in [("A", &found.only_in_a), ("B", &found.only_in_b)] {
-        cells.iter().for_each(|labels| println!("only in {which}: {}", named(labels)));
+        cells.iter().try_for_each(|labels| say!("only in {which}: {}", named(labels)))?;
     }
     let compared = found.rows.len();
-    println!(
-        "{compared} figures of the same cells compared; one run each: a difference needs several to mean something"
-    );
+    say!("{compared} figures of the same cells compared; one run each: a difference needs several to mean something")
 }
 
 /// Labels that tell no two of several cells apart need no place in each row.

@@ -80,15 +80,15 @@ pub(super) fn run(arguments: &BenchDocs, json: bool) -> Result<ExitCode, Failure
     if json {
         print_json(&report)?;
     } else if arguments.csv {
-        print!("{}", csv::lay(&report)?);
+        say!("{}", csv::lay(&report)?.trim_end())?;
     } else {
-        print(&report);
+        print(&report)?;
     }
     kept.end(!json && !arguments.csv)
 }
 
 /// A table for each sort of row, then what is to be known.
-fn print(report: &Report) {
+fn print(report: &Report) -> Result<(), Failure> {
     let mut sorts: BTreeMap<(usize, String), Vec<&Cell>> = BTreeMap::new();
     let label = |cell: &Cell, name: &str| cell.labels.get(name).cloned().unwrap_or_default();
     let mut known: Vec<String> = Vec::new();
@@ -109,9 +109,10 @@ fn print(report: &Report) {
             let figure = |name: &str| cell.figures.get(name).map_or_else(String::new, |value| shown(*value));
             rows.add_row(std::iter::once(label(cell, "on")).chain(figures.iter().map(|(name, _)| figure(name))));
         }
-        println!("{sort}\n{rows}");
+        say!("{sort}\n{rows}")?;
     }
     for note in &report.notes {
-        println!("{note}");
+        say!("{note}")?;
     }
+    Ok(())
 }

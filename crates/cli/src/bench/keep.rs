@@ -97,7 +97,7 @@ impl Kept {
             for number in signals.forever() {
                 let number = u8::try_from(number).unwrap_or(0);
                 if heard.swap(number, Ordering::Relaxed) == 0 {
-                    eprintln!("assent: stopping, and the report keeps what was measured; once more stops at once");
+                    aside!("assent: stopping, and the report keeps what was measured; once more stops at once");
                 } else {
                     // The failure to write has nobody left to hear it; the JSON on disk is whole all the same.
                     _ = finishing.finish(false);
@@ -121,7 +121,7 @@ impl Kept {
         self.sink.finish(!self.sink.interrupted())?;
         let outputs = self.sink.outputs();
         for path in [&outputs.json, &outputs.csv, &outputs.html].into_iter().flatten().filter(|_| say) {
-            println!("report: {}", path.display());
+            say!("report: {}", path.display())?;
         }
         Ok(match self.signal.load(Ordering::Relaxed) {
             0 if self.sink.interrupted() => ExitCode::from(128),

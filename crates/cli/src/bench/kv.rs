@@ -36,7 +36,7 @@ fn raced(arguments: &BenchKv, json: bool) -> Result<ExitCode, Failure> {
     let program = program(arguments)?;
     let stores = chosen(arguments, program.members()?)?;
     if arguments.list {
-        stores.iter().for_each(|store| println!("{}", store.about));
+        stores.iter().try_for_each(|store| say!("{}", store.about))?;
         return Ok(ExitCode::SUCCESS);
     }
     let folder = Folder::new(arguments.folder.as_deref())?;
@@ -73,9 +73,9 @@ fn raced(arguments: &BenchKv, json: bool) -> Result<ExitCode, Failure> {
     if json {
         print_json(&report)?;
     } else if arguments.csv {
-        print!("{}", csv::lay(&report)?);
+        say!("{}", csv::lay(&report)?.trim_end())?;
     } else {
-        print::table_of(&report);
+        print::table_of(&report)?;
     }
     let code = kept.end(!json && !arguments.csv)?;
     // Whoever stopped it knows why nothing came of it.
@@ -180,7 +180,7 @@ impl Line {
             bar.set_position(u64::try_from(*done).unwrap_or(0));
             bar.set_message(format!("{} · {left} left", name(labels)));
         } else if let Some(cell) = ended.filter(|_| self.cells > 1) {
-            eprintln!("{done}/{of} {}: {} · {left} left", name(labels), told(cell));
+            aside!("{done}/{of} {}: {} · {left} left", name(labels), told(cell));
         }
     }
 

@@ -32,7 +32,7 @@ pub(super) fn run(arguments: &BenchReal, json: bool) -> Result<(), Failure> {
     if json {
         return print_json(&outcome);
     }
-    print(&outcome);
+    print(&outcome)?;
     Ok(())
 }
 
@@ -59,7 +59,7 @@ fn options(arguments: &BenchReal, server: Option<&Server>) -> Options {
     }
 }
 
-fn print(outcome: &Outcome) {
+fn print(outcome: &Outcome) -> Result<(), Failure> {
     let mut rows = table(&[
         "work",
         "threads",
@@ -114,8 +114,10 @@ fn print(outcome: &Outcome) {
         0 => String::new(),
         rtt_us => format!("; {rtt_us} us to the databases and back"),
     };
-    println!(
+    say!(
         "one row in PostgreSQL, one in MariaDB{network}; {} rounds of {} ms slices in turn; {} updates found, none missing\n{rows}",
-        outcome.rounds, outcome.slice_ms, outcome.updates_found
-    );
+        outcome.rounds,
+        outcome.slice_ms,
+        outcome.updates_found
+    )
 }

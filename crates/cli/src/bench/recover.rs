@@ -49,7 +49,7 @@ pub(super) fn run(arguments: &BenchRecover, json: bool) -> Result<(), Failure> {
     if json {
         return print_json(&outcome);
     }
-    print(&outcome);
+    print(&outcome)?;
     Ok(())
 }
 
@@ -108,15 +108,15 @@ fn millis(since: Instant) -> u64 {
     u64::try_from(now().duration_since(since).as_millis()).unwrap_or(u64::MAX)
 }
 
-fn print(outcome: &Outcomes) {
-    println!(
+fn print(outcome: &Outcomes) -> Result<(), Failure> {
+    say!(
         "{} branches in doubt, every second transaction decided: both databases clean {:.1} s after the server's start, \
          every row as decided",
         outcome.branches,
         Duration::from_millis(outcome.clean_after_ms).as_secs_f64()
-    );
+    )?;
     if outcome.killed.is_empty() {
-        return;
+        return Ok(());
     }
     let mut rows = table(&["a client killed at", "both databases clean after ms", "at most"]);
     for killed in &outcome.killed {
@@ -124,5 +124,5 @@ fn print(outcome: &Outcomes) {
         let most = killed.clean_after_ms.iter().max().map_or_else(String::new, u64::to_string);
         rows.add_row([killed.stop.clone(), times.join(", "), most]);
     }
-    println!("{rows}");
+    say!("{rows}")
 }

@@ -40,7 +40,7 @@ pub(super) fn run(arguments: &BenchRestart, json: bool) -> Result<(), Failure> {
     if json {
         return print_json(&outcome);
     }
-    print(&outcome);
+    print(&outcome)?;
     Ok(())
 }
 
@@ -82,17 +82,17 @@ fn millis(since: Instant) -> f64 {
     now().duration_since(since).as_secs_f64() * 1_000.0
 }
 
-fn print(outcome: &Outcomes) {
-    println!(
+fn print(outcome: &Outcomes) -> Result<(), Failure> {
+    say!(
         "after {} finished and {} transactions in doubt ({} MB of log): ready after {:.0} ms, the first commit after {:.0} ms",
         outcome.finished,
         outcome.in_doubt,
         outcome.journal_bytes >> 20,
         outcome.ready_ms,
         outcome.first_commit_ms
-    );
+    )?;
     if outcome.memory.is_empty() {
-        return;
+        return Ok(());
     }
     let mut rows = table(&["after", "resident MB"]);
     for look in &outcome.memory {
@@ -101,5 +101,5 @@ fn print(outcome: &Outcomes) {
             format!("{}.{}", look.resident_kb / 1024, look.resident_kb % 1024 * 10 / 1024),
         ]);
     }
-    println!("{rows}");
+    say!("{rows}")
 }

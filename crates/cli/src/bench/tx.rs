@@ -127,7 +127,7 @@ fn once(arguments: &BenchTx, folder: &Path, json: bool) -> Result<ExitCode, Fail
     if json {
         print_json(&traces)?;
     } else {
-        traces.iter().for_each(|(labels, steps)| print::trace(labels, steps));
+        traces.iter().try_for_each(|(labels, steps)| print::trace(labels, steps))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -137,9 +137,9 @@ fn show(report: &Report, arguments: &BenchTx, json: bool) -> Result<(), Failure>
         return print_json(report);
     }
     if arguments.csv {
-        print!("{}", csv::lay(report)?);
+        say!("{}", csv::lay(report)?.trim_end())?;
     } else {
-        print::table_of(report);
+        print::table_of(report)?;
     }
     Ok(())
 }
@@ -177,7 +177,7 @@ impl Line {
             bar.set_position(done);
             bar.set_message(format!("{} · {left} left", name(case)));
         } else if let Some(cell) = ended.filter(|_| self.cells > 1) {
-            eprintln!("{done}/{of} {}: {} · {left} left", name(case), told(cell));
+            aside!("{done}/{of} {}: {} · {left} left", name(case), told(cell));
         }
     }
 

@@ -54,13 +54,13 @@ pub(crate) fn run(arguments: &Demo, json: bool) -> Result<ExitCode, Failure> {
     );
     if arguments.keep || !(good || refused) {
         let kept = folder.keep();
-        eprintln!("journals, configurations and plan are in {}", kept.display());
+        aside!("journals, configurations and plan are in {}", kept.display());
     }
     let report = outcome?;
     if json {
         print_json(&report)?;
     } else {
-        report.print();
+        report.print()?;
     }
     Ok(if report.is_good() { ExitCode::SUCCESS } else { Kind::Corrupt.exit_code().into() })
 }
@@ -68,7 +68,7 @@ pub(crate) fn run(arguments: &Demo, json: bool) -> Result<ExitCode, Failure> {
 fn play(arguments: &Demo, folder: &Path, json: bool) -> Result<Report, Failure> {
     let say = |text: &str| {
         if !json {
-            eprintln!("{text}");
+            aside!("{text}");
         }
     };
     let hook = match (&arguments.kill_hook, &arguments.kill_dir) {

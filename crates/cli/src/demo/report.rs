@@ -4,6 +4,7 @@ use assent_bench::stats::Latency;
 use serde::Serialize;
 
 use crate::bench::table;
+use crate::failure::Failure;
 
 /// Everything at the end.
 #[derive(Clone, Debug, Serialize)]
@@ -85,7 +86,7 @@ impl Report {
     }
 
     /// For people.
-    pub(super) fn print(&self) {
+    pub(super) fn print(&self) -> Result<(), Failure> {
         let mut stores = table(&["store", "kind", "accounts", "sum before", "sum after", "left prepared"]);
         for store in &self.stores {
             stores.add_row([
@@ -105,7 +106,7 @@ impl Report {
             self.sum_after.to_string(),
             self.left_prepared.to_string(),
         ]);
-        println!("{stores}");
+        say!("{stores}")?;
         if !self.kills.is_empty() {
             let mut kills = table(&["killed", "at stop point", "its transaction, and what became of it"]);
             for kill in &self.kills {
@@ -116,24 +117,24 @@ impl Report {
                 };
                 kills.add_row([killed, kill.stop.clone(), kill.fate.clone()]);
             }
-            println!("{kills}");
+            say!("{kills}")?;
         }
         if !self.in_doubt.is_empty() {
             let mut branches = table(&["left in doubt", "in", "resolved by the agent"]);
             for branch in self.in_doubt.iter().take(20) {
                 branches.add_row([branch.tx.clone(), branch.resource.clone(), branch.how.clone()]);
             }
-            println!("{branches}");
+            say!("{branches}")?;
         }
-        println!(
+        say!(
             "{} transfers: {} committed, {} rolled back; {} in-doubt branches found and resolved, {} questions asked again",
             self.transfers,
             self.committed,
             self.rolled_back,
             self.in_doubt.len(),
             self.asked_again
-        );
-        println!(
+        )?;
+        say!(
             "{:.0} committed/s over {:.1} s with all deaths; latency p50 {:.2} ms, p95 {:.2} ms, p99 {:.2} ms, max {:.0} ms",
             self.tps,
             f64::from(u32::try_from(self.elapsed_ms).unwrap_or(u32::MAX)) / 1e3,
@@ -141,16 +142,17 @@ impl Report {
             self.latency_us.p95 / 1e3,
             self.latency_us.p99 / 1e3,
             self.latency_us.max / 1e3
-        );
+        )?;
         self.kills_missed
             .iter()
-            .for_each(|missed| println!("the kill at {missed} never came: more transfers are needed"));
+            .try_for_each(|missed| say!("the kill at {missed} never came: more transfers are needed"))?;
         if self.is_good() {
-            println!("Money is conserved and nothing is left prepared.");
+            say!("Money is conserved and nothing is left prepared.")?;
         } else if !self.conserved {
-            println!("MONEY IS NOT CONSERVED: {} before, {} after.", self.sum_before, self.sum_after);
+            say!("MONEY IS NOT CONSERVED: {} before, {} after.", self.sum_before, self.sum_after)?;
         } else if self.left_prepared > 0 {
-            println!("{} BRANCHES ARE LEFT PREPARED.", self.left_prepared);
+            say!("{} BRANCHES ARE LEFT PREPARED.", self.left_prepared)?;
         }
+        Ok(())
     }
 }

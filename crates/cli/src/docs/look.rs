@@ -116,7 +116,7 @@ pub(super) fn query(options: &Query, json: bool) -> Result<(), Failure> {
         }
         out.flush().map_err(written)?;
         if more && !json {
-            eprintln!("assent: there are more; --limit was {results}");
+            aside!("assent: there are more; --limit was {results}");
         }
         Ok(())
     })

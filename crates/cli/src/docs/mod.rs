@@ -54,12 +54,11 @@ fn said(name: &str, revision: &Revision, json: bool) -> Result<(), Failure> {
     if json {
         return print_json(&json!({"document": name, "revision": number, "time_ms": time_ms}));
     }
-    println!("{name}: revision {number} of {}", moment::show(time_ms));
-    Ok(())
+    say!("{name}: revision {number} of {}", moment::show(time_ms))
 }
 
 /// Writes to stdout what people and programs read there; who has stopped reading has read enough.
 fn print(text: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| Failure::io("write", "stdout", &error))
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| Failure::stdout(&error))
 }

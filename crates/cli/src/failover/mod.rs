@@ -103,7 +103,7 @@ pub(crate) fn run(arguments: &Arguments, json: bool) -> Result<ExitCode, Failure
         None => all(arguments, folder.path(), json),
     };
     if !report.as_ref().is_ok_and(Report::is_good) && arguments.disk_mib == 0 {
-        eprintln!("seed {}; the members' folders are in {}", arguments.seed, folder.keep().display());
+        aside!("seed {}; the members' folders are in {}", arguments.seed, folder.keep().display());
     }
     let report = report?;
     if let Some(file) = &arguments.report {
@@ -113,7 +113,7 @@ pub(crate) fn run(arguments: &Arguments, json: bool) -> Result<ExitCode, Failure
     if json {
         print_json(&report)?;
     } else {
-        report.print();
+        report.print()?;
     }
     Ok(if report.is_good() { ExitCode::SUCCESS } else { Kind::Corrupt.exit_code().into() })
 }

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::judge::Judged;
 use crate::bench::table;
+use crate::failure::Failure;
 
 /// One fault, played once.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -119,7 +120,7 @@ impl Report {
     }
 
     /// For people.
-    pub(super) fn print(&self) {
+    pub(super) fn print(&self) -> Result<(), Failure> {
         let head = [
             "fault",
             "plays",
@@ -154,15 +155,15 @@ impl Report {
                 sum(|play| play.doubled),
             ]);
         }
-        println!("{rows}");
+        say!("{rows}")?;
         for (from, found) in [
             ("from the death of a primary to the first answer", &self.first_answer_ms),
             ("the longest silence of a planned hand-over", &self.hand_over_ms),
         ] {
-            found.iter().for_each(|found| found.print(from));
+            found.iter().try_for_each(|found| found.print(from))?;
         }
         let sum = |of: fn(&Played) -> u64| self.plays.iter().map(of).sum::<u64>();
-        println!(
+        say!(
             "seed {}, ack {}, {}: {} plays in {} s; {} changes acknowledged, {} lost, {} doubled; {} times all members were stopped, and the same when opened again",
             self.seed,
             self.ack,
@@ -173,26 +174,28 @@ impl Report {
             sum(|play| play.lost),
             sum(|play| play.doubled),
             self.compared,
-        );
-        self.not_played.iter().for_each(|what| println!("not played: {what}"));
+        )?;
+        self.not_played.iter().try_for_each(|what| say!("not played: {what}"))?;
         for play in self.plays.iter().filter(|play| !play.faults.is_empty()) {
-            println!("FAULT in {}:", play.fault);
-            play.faults.iter().chain(&play.said).for_each(|line| println!("  {line}"));
+            say!("FAULT in {}:", play.fault)?;
+            play.faults.iter().chain(&play.said).try_for_each(|line| say!("  {line}"))?;
         }
-        self.faults.iter().for_each(|fault| println!("FAULT: {fault}"));
+        self.faults.iter().try_for_each(|fault| say!("FAULT: {fault}"))?;
         if self.is_good() {
-            println!("Every history is linearizable; every acknowledgement holds; nothing was done twice.");
+            say!("Every history is linearizable; every acknowledgement holds; nothing was done twice.")?;
         }
+        Ok(())
     }
 }
 
 impl FirstAnswer {
-    fn print(&self, from: &str) {
+    fn print(&self, from: &str) -> Result<(), Failure> {
         let Self { plays, p50, p99, max, histogram } = self;
-        println!("{from}: {plays} plays, p50 {p50:.1} ms, p99 {p99:.1} ms, longest {max:.1} ms");
+        say!("{from}: {plays} plays, p50 {p50:.1} ms, p99 {p99:.1} ms, longest {max:.1} ms")?;
         for (end, count) in histogram {
-            println!("  below {end:>6} ms  {count:>4}  {}", "#".repeat((*count).min(80)));
+            say!("  below {end:>6} ms  {count:>4}  {}", "#".repeat((*count).min(80)))?;
         }
+        Ok(())
     }
 }
 

@@ -35,7 +35,7 @@ impl Screen {
 
     fn say(&self, text: &str) {
         if !self.is_quiet {
-            self.bar.suspend(|| eprintln!("{:6.2} s  {text}", self.began.elapsed().as_secs_f64()));
+            self.bar.suspend(|| aside!("{:6.2} s  {text}", self.began.elapsed().as_secs_f64()));
         }
     }
 

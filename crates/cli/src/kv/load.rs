@@ -23,7 +23,7 @@ use super::options::{Format, Load};
 use super::rows::{Input, open, rows};
 use super::store::{keyspace, serving};
 use super::unexpected;
-use crate::bench::{print_json, print_line};
+use crate::bench::print_json;
 use crate::failure::Failure;
 
 /// Bytes of a batch, beyond which no further object is put into it: small ones travel in one frame.
@@ -98,7 +98,7 @@ pub(super) fn run(options: &Load, json: bool) -> Result<ExitCode, Failure> {
             if json {
                 print_json(&serde_json::json!({"lines": done, "objects": objects, "bytes": bytes}))?;
             } else {
-                print_line(&format!("{objects} objects, {bytes} bytes of keys and values, {done} {rows}"))?;
+                say!("{objects} objects, {bytes} bytes of keys and values, {done} {rows}")?;
             }
             Ok(ExitCode::SUCCESS)
         }

@@ -30,8 +30,9 @@ use serde_json::json;
 use self::options::{Delete, Export, Format, Get, If, Kv, Put, Scan};
 use self::store::{Store, serving, waiting};
 use self::whole::Whole;
-use crate::bench::{print_json, print_line};
+use crate::bench::print_json;
 use crate::failure::Failure;
+use crate::say;
 use crate::tx::moment;
 
 /// The longest value.
@@ -117,9 +118,7 @@ fn compact(server: &str, json: bool) -> Result<(), Failure> {
         fields.insert("reclaimed_bytes".to_owned(), reclaimed_bytes.into());
         return print_json(&fields);
     }
-    print_line(&format!(
-        "{compactions} compactions, {read_bytes} bytes read, {written_bytes} written, {reclaimed_bytes} given back"
-    ))
+    say!("{compactions} compactions, {read_bytes} bytes read, {written_bytes} written, {reclaimed_bytes} given back")
 }
 
 fn create_keyspace(name: &str, server: &str, json: bool) -> Result<(), Failure> {
@@ -132,7 +131,7 @@ fn create_keyspace(name: &str, server: &str, json: bool) -> Result<(), Failure> 
     if json {
         return print_json(&json!({"id": made.id, "name": made.name}));
     }
-    print_line(&made.id.to_string())
+    say!("{}", made.id)
 }
 
 fn write(link: &Link, conditions: Vec<Condition<'_>>, ops: Vec<Op<'_>>, durable: bool) -> Result<u64, Failure> {
@@ -148,11 +147,8 @@ fn write(link: &Link, conditions: Vec<Condition<'_>>, ops: Vec<Op<'_>>, durable:
 
 /// A write that was done. Also where that cannot be said.
 fn said(lsn: u64, json: bool) -> Result<(), Failure> {
-    let said = if json { print_json(&json!({"lsn": lsn})) } else { print_line(&lsn.to_string()) };
-    said.map_err(|failure| {
-        let message = format!("it was written, at LSN {lsn}, but {}", failure.message);
-        Failure { message, ..failure }
-    })
+    let said = if json { print_json(&json!({"lsn": lsn})) } else { say!("{lsn}") };
+    say::done(format_args!("it was written, at LSN {lsn}"), said)
 }
 
 fn get(options: &Get, json: bool) -> Result<(), Failure> {
@@ -264,7 +260,7 @@ fn export(options: &Export, json: bool) -> Result<(), Failure> {
     bar.finish_and_clear();
     match (&options.output, json) {
         (Some(_), true) => print_json(&json!({"objects": objects})),
-        (Some(path), false) => print_line(&format!("{objects} objects in {}", path.display())),
+        (Some(path), false) => say!("{objects} objects in {}", path.display()),
         // The lines are all there is.
         (None, _) => Ok(()),
     }

@@ -10,7 +10,7 @@ use serde_json::{Map, json};
 use super::options::{Head, Stats};
 use super::store::{Checked, Known, Store};
 use super::{absent, key, line};
-use crate::bench::{print_json, print_line, table};
+use crate::bench::{print_json, table};
 use crate::failure::Failure;
 use crate::tx::moment;
 
@@ -50,7 +50,7 @@ pub(super) fn heads(options: &Head, json: bool) -> Result<ExitCode, Failure> {
         ]);
     }
     if found.iter().any(Option::is_some) {
-        print_line(&rows.to_string())?;
+        say!("{rows}")?;
     }
     let missing = options.keys.iter().zip(&found).find(|(_, found)| found.is_none());
     missing.map_or(Ok(ExitCode::SUCCESS), |(key, _)| Err(absent(key)))
@@ -78,7 +78,7 @@ pub(super) fn stats(options: &Stats, json: bool) -> Result<(), Failure> {
         let shown = if name.ends_with("_bytes") { bytes(*value) } else { value.to_string() };
         rows.add_row([name.replace('_', " "), shown]);
     }
-    print_line(&rows.to_string())
+    say!("{rows}")
 }
 
 /// `assent kv verify`.
@@ -89,15 +89,13 @@ pub(super) fn verified(found: &Checked, json: bool) -> Result<ExitCode, Failure>
 }
 
 fn tell(found: &Checked) -> Result<(), Failure> {
-    found.damages.iter().try_for_each(|damage| print_line(damage))?;
+    found.damages.iter().try_for_each(|damage| say!("{damage}"))?;
     let Checked { runs, volumes, entries, values, damaged, .. } = found;
     let how = match damaged {
         0 => "everything is as it was written".to_owned(),
         many => format!("{many} places are damaged"),
     };
-    print_line(&format!(
-        "{how}: {values} values, {entries} journal entries, {volumes} volumes, {runs} files of the ledger"
-    ))
+    say!("{how}: {values} values, {entries} journal entries, {volumes} volumes, {runs} files of the ledger")
 }
 
 /// `assent kv keyspace list`.
@@ -110,7 +108,7 @@ pub(super) fn keyspaces(all: &[Keyspace], json: bool) -> Result<(), Failure> {
     for Keyspace { id, name, created } in all {
         rows.add_row([name.clone(), id.to_string(), moment::show(*created)]);
     }
-    print_line(&rows.to_string())
+    say!("{rows}")
 }
 
 /// Bytes as people read them.

@@ -117,7 +117,7 @@ impl Writer<'_> {
                 return Ok(Some(self.learn(id).map(|word| format!("{word} {name}"))));
             }
             Err(error) if error.kind == Kind::Heuristic => {
-                eprintln!("{error}");
+                aside!("{error}");
                 format!("h {name}")
             }
             // Nothing was done, or it is undone.

@@ -98,7 +98,7 @@ pub(crate) fn run(arguments: &Arguments, json: bool) -> Result<ExitCode, Failure
     let report = play(&mut house, arguments, json);
     if !report.as_ref().is_ok_and(Report::is_good) {
         let (seed, table, folder) = (arguments.seed, house.table(), folder.keep());
-        eprintln!("seed {seed}, table {table}; journals and configurations are in {}", folder.display());
+        aside!("seed {seed}, table {table}; journals and configurations are in {}", folder.display());
     }
     let report = report?;
     if report.is_good() {
@@ -112,7 +112,7 @@ pub(crate) fn run(arguments: &Arguments, json: bool) -> Result<ExitCode, Failure
     if json {
         print_json(&report)?;
     } else {
-        report.print();
+        report.print()?;
     }
     Ok(if report.is_good() { ExitCode::SUCCESS } else { Kind::Corrupt.exit_code().into() })
 }

@@ -5,6 +5,7 @@ use serde::{Serialize, Serializer};
 
 use super::cell::{Cell, Mode, Victim};
 use crate::bench::table;
+use crate::failure::Failure;
 
 /// What became of the transaction at which somebody stood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +71,7 @@ impl Report {
     }
 
     /// For people.
-    pub(super) fn print(&self) {
+    pub(super) fn print(&self) -> Result<(), Failure> {
         let mut rows = table(&["stop point", "mode", "client", "coordinator", "postgres", "mariadb", "kv"]);
         for stop in Stop::ALL {
             for mode in Mode::ALL {
@@ -80,18 +81,18 @@ impl Report {
                 }
             }
         }
-        println!("{rows}");
-        println!(
+        say!("{rows}")?;
+        say!(
             "Each cell: times played, fate of the transaction at the stop point (c committed, r rolled back), the longest \
              that anything stayed prepared after the last death."
-        );
+        )?;
         for play in self.plays.iter().filter(|play| play.cell.is_none()) {
             let Played { name, committed, begun, .. } = play;
             let left = play.resolved_ms.map_or("NOT FINISHED".to_owned(), |ms| format!("{ms} ms"));
-            println!("{name}: {committed} of {begun} transactions acknowledged as committed; finished in {left}");
+            say!("{name}: {committed} of {begun} transactions acknowledged as committed; finished in {left}")?;
         }
         let sum = |of: fn(&Played) -> u64| self.plays.iter().map(of).sum::<u64>();
-        println!(
+        say!(
             "seed {}: {} plays in {} s, {} of {} cells not reached; {} transactions, {} acknowledged as committed, {} as \
              rolled back; the longest time until nothing was prepared: {} ms",
             self.seed,
@@ -103,14 +104,15 @@ impl Report {
             sum(|play| play.committed),
             sum(|play| play.rolled_back),
             self.longest_ms()
-        );
+        )?;
         for play in self.plays.iter().filter(|play| !play.faults.is_empty()) {
-            println!("FAULT in {}:", play.name);
-            play.faults.iter().for_each(|fault| println!("  {fault}"));
+            say!("FAULT in {}:", play.name)?;
+            play.faults.iter().try_for_each(|fault| say!("  {fault}"))?;
         }
         if self.is_good() {
-            println!("All or nothing everywhere; every acknowledgement holds; nothing is left prepared.");
+            say!("All or nothing everywhere; every acknowledgement holds; nothing is left prepared.")?;
         }
+        Ok(())
     }
 
     fn text(&self, cell: Cell) -> String {

@@ -159,7 +159,7 @@ pub(super) fn run(arguments: &TxLog, json: bool) -> Result<(), Failure> {
         }
     };
     print(&list, more, json)?;
-    hint(&arguments.from, json || list.is_empty());
+    hint(&arguments.from, json || list.is_empty())?;
     Ok(())
 }
 
@@ -259,7 +259,7 @@ fn print(list: &[Past], more: bool, json: bool) -> Result<(), Failure> {
         return print_json(&serde_json::json!({ "transactions": list, "more": more }));
     }
     if list.is_empty() {
-        println!("the log tells of no such transaction");
+        say!("the log tells of no such transaction")?;
         return Ok(());
     }
     let mut rows = table(&["decided", "transaction", "outcome", "by", "client", "finished in", "branches"]);
@@ -280,9 +280,9 @@ fn print(list: &[Past], more: bool, json: bool) -> Result<(), Failure> {
             lines.join("\n"),
         ]);
     }
-    println!("{rows}");
+    say!("{rows}")?;
     if more {
-        println!("there are more: narrow with --since, --until or --state, or raise --limit");
+        say!("there are more: narrow with --since, --until or --state, or raise --limit")?;
     }
     Ok(())
 }
@@ -323,14 +323,12 @@ pub(super) fn verify(kept: Option<&str>, from: &Source, json: bool) -> Result<()
         return print_json(&checked);
     }
     let Checked { whole, seals, records, unsealed, head, head_at } = checked;
-    println!("the chain holds: {seals} seals over {records} records, {unsealed} of them behind the last seal");
+    say!("the chain holds: {seals} seals over {records} records, {unsealed} of them behind the last seal")?;
     let reach = if whole { "the log's birth" } else { "the oldest segment that is kept; what was before is gone" };
-    println!("it reaches back to {reach}");
+    say!("it reaches back to {reach}")?;
     if let (Some(head), Some(at)) = (head, head_at) {
-        println!("head {head} at {at}");
-        println!(
-            "keep the head elsewhere: `assent tx verify --kept {head}` proves later that nothing before it changed"
-        );
+        say!("head {head} at {at}")?;
+        say!("keep the head elsewhere: `assent tx verify --kept {head}` proves later that nothing before it changed")?;
     }
     Ok(())
 }

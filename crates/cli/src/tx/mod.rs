@@ -34,7 +34,7 @@ pub(crate) fn run(command: Tx, json: bool) -> Result<ExitCode, Failure> {
         Tx::List { from } => {
             let (head, list) = source::list(&from)?;
             seen::print(&head, &list, json)?;
-            hint(&from, json || list.is_empty());
+            hint(&from, json || list.is_empty())?;
             Ok(())
         }
         Tx::Show { tx, from } => {
@@ -42,7 +42,7 @@ pub(crate) fn run(command: Tx, json: bool) -> Result<ExitCode, Failure> {
             let mut found = source::show(&from, tx)?.ok_or_else(|| unknown(tx))?;
             log::votes(&from, tx, &mut |resource, number, vote| found.voted(resource, number, vote))?;
             seen::print_one(&found, json)?;
-            hint(&from, json);
+            hint(&from, json)?;
             Ok(())
         }
         Tx::Commit { tx, word } => word::decide(transaction(&tx)?, assent_wire::Outcome::Committed, &word, json),
@@ -56,10 +56,11 @@ pub(crate) fn run(command: Tx, json: bool) -> Result<ExitCode, Failure> {
 }
 
 /// Says how names are shown, where only ids are.
-fn hint(from: &Source, is_needless: bool) {
+fn hint(from: &Source, is_needless: bool) -> Result<(), Failure> {
     if let Some(hint) = source::unnamed(from).filter(|_| !is_needless) {
-        println!("{hint}");
+        say!("{hint}")?;
     }
+    Ok(())
 }
 
 fn transaction(text: &str) -> Result<TxId, Failure> {
@@ -116,8 +117,7 @@ fn recover(server: &str, json: bool) -> Result<(), Failure> {
             .collect();
         return print_json(&serde_json::json!({"resolved": resolved, "unreachable": unreachable}));
     }
-    println!("{}", told(&resolved, &round.unreachable));
-    Ok(())
+    say!("{}", told(&resolved, &round.unreachable))
 }
 
 /// What a round did, for a terminal.

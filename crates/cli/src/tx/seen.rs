@@ -231,7 +231,7 @@ pub(super) fn print(head: &Head, list: &[Transaction], json: bool) -> Result<(),
         });
         return print_json(&all);
     }
-    head.lines(list.len()).iter().for_each(|line| println!("{line}"));
+    head.lines(list.len()).iter().try_for_each(|line| say!("{line}"))?;
     if list.is_empty() {
         return Ok(());
     }
@@ -251,8 +251,7 @@ pub(super) fn print(head: &Head, list: &[Transaction], json: bool) -> Result<(),
             branches.join("\n"),
         ]);
     }
-    println!("{rows}");
-    Ok(())
+    say!("{rows}")
 }
 
 /// One, with what each choice would do.
@@ -261,29 +260,30 @@ pub(super) fn print_one(one: &Transaction, json: bool) -> Result<(), Failure> {
     if json {
         return print_json(&serde_json::json!({ "transactions": [one], "choices": choices }));
     }
-    print_facts(one);
-    println!("choices:");
+    print_facts(one)?;
+    say!("choices:")?;
     for Choice { choice, is_possible, what } in &choices {
         let open = if *is_possible { "" } else { "not possible: " };
-        println!("  {choice:<9} {open}{what}");
+        say!("  {choice:<9} {open}{what}")?;
     }
     Ok(())
 }
 
 /// What is known of it.
-pub(super) fn print_facts(one: &Transaction) {
-    println!("transaction {}", one.tx);
-    println!("  outcome   {}", one.outcome.unwrap_or("undecided"));
-    println!("  state     {}", one.state);
+pub(super) fn print_facts(one: &Transaction) -> Result<(), Failure> {
+    say!("transaction {}", one.tx)?;
+    say!("  outcome   {}", one.outcome.unwrap_or("undecided"))?;
+    say!("  state     {}", one.state)?;
     if let Some(at) = &one.decided_at {
-        println!("  decided   {at}");
+        say!("  decided   {at}")?;
     }
-    println!("  client    {}", if one.client.is_empty() { "(no label)".to_owned() } else { plain(&one.client) });
-    println!("  known for {} s", one.age_ms / 1_000);
+    say!("  client    {}", if one.client.is_empty() { "(no label)".to_owned() } else { plain(&one.client) })?;
+    say!("  known for {} s", one.age_ms / 1_000)?;
     for branch in &one.branches {
-        println!("  branch    {}", branch.words());
-        branch.facts().iter().for_each(|fact| println!("            {fact}"));
+        say!("  branch    {}", branch.words())?;
+        branch.facts().iter().try_for_each(|fact| say!("            {fact}"))?;
     }
+    Ok(())
 }
 
 #[cfg(test)]

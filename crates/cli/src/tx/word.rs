@@ -13,6 +13,7 @@ use super::{admin, choices, source, unexpected, unknown};
 use crate::args::Word;
 use crate::bench::print_json;
 use crate::failure::Failure;
+use crate::say;
 
 /// Decides what nobody has decided.
 pub(super) fn decide(tx: TxId, outcome: Outcome, word: &Word, json: bool) -> Result<(), Failure> {
@@ -28,20 +29,23 @@ pub(super) fn decide(tx: TxId, outcome: Outcome, word: &Word, json: bool) -> Res
         let message = format!("{tx} had been decided before: {}; nothing was changed", seen::outcome(decided));
         return Err(Failure::new(Kind::Conflict, message));
     }
-    // Decided is not done: a branch stays prepared, with its locks, until its store has been told.
-    let open = source::ask(&word.server, tx)?.map(|one| one.open()).unwrap_or_default();
+    let is_decided = format!("{tx} is decided: {}, by {who}", seen::outcome(decided));
+    say::done(&is_decided, told(tx, decided, &who, word, json))
+}
+
+/// Decided is not done: a branch stays prepared, with its locks, until its store has been told.
+fn told(tx: TxId, decided: Outcome, who: &str, word: &Word, json: bool) -> Result<(), Failure> {
+    let (open, outcome) =
+        (source::ask(&word.server, tx)?.map(|one| one.open()).unwrap_or_default(), seen::outcome(decided));
     if json {
-        let done =
-            serde_json::json!({"tx": tx.to_string(), "outcome": seen::outcome(decided), "by": who, "open": open});
-        return print_json(&done);
+        return print_json(&serde_json::json!({"tx": tx.to_string(), "outcome": outcome, "by": who, "open": open}));
     }
     let told = if open.is_empty() {
         "no branch of it is open any more".to_owned()
     } else {
         format!("recovery tells {} now; assent tx show {tx} says what is left", open.join(", "))
     };
-    println!("{tx} is decided: {}, by {who}; {told}", seen::outcome(decided));
-    Ok(())
+    say!("{tx} is decided: {outcome}, by {who}; {told}")
 }
 
 /// Lets heuristic outcomes go.
@@ -50,11 +54,13 @@ pub(super) fn forget(tx: TxId, word: &Word, json: bool) -> Result<(), Failure> {
     let said = OperatorWord { who: &who, reason: &word.reason };
     let arrived = admin(&word.server)?.request(&Request::TxForget { tx, word: said })?;
     let Answer::Forgotten = arrived.answer()? else { return Err(unexpected()) };
-    if json {
-        return print_json(&serde_json::json!({"tx": tx.to_string(), "forgotten": true, "by": who}));
-    }
-    println!("{tx}: the branches that ended on their own are forgotten, by {who}; the log keeps what was");
-    Ok(())
+    let what = format!("{tx}: the branches that ended on their own are forgotten, by {who}");
+    let said = if json {
+        print_json(&serde_json::json!({"tx": tx.to_string(), "forgotten": true, "by": who}))
+    } else {
+        say!("{what}; the log keeps what was")
+    };
+    say::done(what, said)
 }
 
 /// Who speaks, if the word was meant; else what it would do.
@@ -70,8 +76,8 @@ fn confirmed(tx: TxId, choice: &'static str, word: &Word, json: bool) -> Result<
         return Err(Failure::new(Kind::Conflict, format!("{choice} {tx}: not possible: {what}")));
     }
     if !json {
-        seen::print_facts(&one);
-        println!("{choice} would do this: {what}");
+        seen::print_facts(&one)?;
+        say!("{choice} would do this: {what}")?;
     }
     Err(Failure::invalid(format!("nothing was done: add --yes to {choice} {tx} in the name of {who:?} ({what})")))
 }

@@ -12,7 +12,7 @@ use assent_wire::{
 use assent_world::{Clock as _, RealClock};
 use serde_json::Value;
 
-use super::assent::{command, fails, json, run, write};
+use super::assent::{command, fails, json, run, unheard, unsaid, write};
 use super::served::{Served, serve};
 
 const NAME: &str = "orders";
@@ -144,6 +144,11 @@ fn what_is_in_doubt_is_shown_with_every_choice_and_decided_only_by_who_means_it(
     let forced = json(&pair.tx(&["commit", &tx, "--yes", "--by", "anna", "--reason", "the order was confirmed"]));
     assert_eq!((forced["outcome"].as_str(), forced["by"].as_str()), (Some("committed"), Some("anna")));
     assert!(forced["open"].is_array(), "decided is not done: {forced}");
+    let (code, said) = unsaid(&[&["tx", "commit", &tx, "--yes", "--by", "anna"][..], &server].concat());
+    assert!(code == Some(7) && said.contains("is decided: committed, by anna, but cannot write stdout"), "{said}");
+    for words in [&["tx", "list"][..], &["tx", "log"], &["tx", "verify"], &["tx", "recover"]] {
+        assert_eq!(unheard(&[words, &server].concat(), true), (Some(0), String::new()), "{words:?}");
+    }
     eventually("the store has it", || pair.value(b"k") == Some(b"paid".to_vec()));
     fails(&[&["tx", "rollback", &tx, "--yes"][..], &server].concat(), 4, "decided before: committed");
     let told = json(&pair.tx(&["log", "--state", "forced", "--since", "1h", "--resource", NAME]));

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use assent_journal::{Config, Journal, Log as _};
 use assent_world::{Disk as _, RealClock, RealDice, RealDisk};
 
-use super::assent::{command, fails, json, run, write};
+use super::assent::{command, fails, json, run, unheard, unsaid, write};
 
 #[test]
 fn wrong_flags_and_names_are_refused_with_exit_2() {
@@ -136,7 +136,15 @@ fn journals_are_checked_and_inspected_and_damage_is_named() {
     assert_eq!((counted, &checked["oldest_lsn"]), (40, &0.into()), "{checked}");
     let inspected = json(&run(&["--json", "journal", "inspect", path.to_str().unwrap()]));
     assert_eq!(inspected["batches"][0]["file"], "0000000000000000.archived");
+    // Nobody listens, or it cannot be said: no command panics, and one that does not say what it has to has failed.
+    for words in [&["journal", "check"][..], &["journal", "inspect"], &["journal", "inspect", "--json"]] {
+        let words = [words, &[path.to_str().unwrap()]].concat();
+        assert_eq!(unheard(&words, true), (Some(0), String::new()), "{words:?}");
+        let (code, said) = unsaid(&words);
+        assert!(code == Some(7) && said.contains("cannot write stdout"), "{words:?}: {code:?} {said}");
+    }
     let second = format!("{:016x}.archived", 4 << 12);
     RealDisk.unlink(&path.join(&second)).unwrap();
     fails(&["journal", "check", path.to_str().unwrap()], 13, "the log from 16384 to 32768 is missing");
+    assert_eq!(unheard(&["journal", "check", path.to_str().unwrap()], false), (Some(13), String::new()));
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use assent_bench::report::{Cell, Labels, Report, named, shown};
 
 use super::super::table;
+use crate::failure::Failure;
 
 /// Figures and their heads.
 const FIGURES: [(&str, &str); 18] = [
@@ -29,7 +30,7 @@ const FIGURES: [(&str, &str); 18] = [
 ];
 
 /// A table for each workload, then what is to be known.
-pub(super) fn table_of(report: &Report) {
+pub(super) fn table_of(report: &Report) -> Result<(), Failure> {
     for (workload, cells) in workloads(&report.cells) {
         let known = |name: &str| cells.iter().any(|cell| cell.figures.contains_key(name));
         let figures: Vec<_> = FIGURES.into_iter().filter(|(name, _)| known(name)).collect();
@@ -40,15 +41,16 @@ pub(super) fn table_of(report: &Report) {
             let figure = |name: &str| cell.figures.get(name).map_or_else(String::new, |value| shown(*value));
             rows.add_row(std::iter::once(store).chain(figures.iter().map(|(name, _)| figure(name))));
         }
-        println!("{}\n{rows}", named(&workload));
+        say!("{}\n{rows}", named(&workload))?;
         for cell in cells.iter().filter(|cell| cell.error.is_some()) {
             let store = cell.labels.get("store").map(String::as_str).unwrap_or_default();
-            println!("failed: {store}: {}", cell.error.as_deref().unwrap_or_default());
+            say!("failed: {store}: {}", cell.error.as_deref().unwrap_or_default())?;
         }
     }
     for note in &report.notes {
-        println!("{note}");
+        say!("{note}")?;
     }
+    Ok(())
 }
 
 /// The cells of each workload, in the order in which they were run.

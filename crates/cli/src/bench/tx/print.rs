@@ -6,6 +6,7 @@ use assent_bench::report::{Cell, Labels, Report};
 use assent_bench::tx::Step;
 
 use super::super::table;
+use crate::failure::Failure;
 
 /// Labels in the order of a row.
 const LABELS: [&str; 8] = ["way", "workload", "mode", "coordinator", "engine", "rpo", "threads", "clients"];
@@ -25,10 +26,10 @@ const FIGURES: [(&str, &str, usize); 11] = [
 ];
 
 /// Floors, and a row a cell.
-pub(super) fn table_of(report: &Report) {
+pub(super) fn table_of(report: &Report) -> Result<(), Failure> {
     for floor in &report.floors {
         let figure = |name: &str| floor.figures.get(name).copied().unwrap_or_default();
-        println!("floor: {}: p50 {:.0}, p95 {:.0} {}", floor.name, figure("p50"), figure("p95"), floor.unit);
+        say!("floor: {}: p50 {:.0}, p95 {:.0} {}", floor.name, figure("p50"), figure("p95"), floor.unit)?;
     }
     let labels: Vec<&str> =
         LABELS.into_iter().filter(|name| *name == "clients" || varies(&report.cells, name)).collect();
@@ -48,13 +49,14 @@ pub(super) fn table_of(report: &Report) {
         }
         rows.add_row(row);
     }
-    println!("{rows}");
+    say!("{rows}")?;
     for (error, cells) in errors(&report.cells) {
-        println!("failed, {cells} of {} cells: {error}", report.cells.len());
+        say!("failed, {cells} of {} cells: {error}", report.cells.len())?;
     }
     for note in &report.notes {
-        println!("{note}");
+        say!("{note}")?;
     }
+    Ok(())
 }
 
 /// Each reason, and how many cells failed for it.
@@ -71,17 +73,17 @@ fn varies(cells: &[Cell], name: &str) -> bool {
 }
 
 /// One transaction, step by step.
-pub(super) fn trace(labels: &Labels, steps: &[Step]) {
+pub(super) fn trace(labels: &Labels, steps: &[Step]) -> Result<(), Failure> {
     let mut rows = table(&["at us", "took us", "what"]);
     for step in steps {
         let took = step.took_us.map_or_else(String::new, |us| format!("{us:.1}"));
         rows.add_row([format!("{:.1}", step.at_us), took, step.what.clone()]);
     }
     let label = |name: &str| labels.get(name).map(String::as_str).unwrap_or_default();
-    println!(
+    say!(
         "one transaction, coordinator {}, engine {}, RPO {}\n{rows}",
         label("coordinator"),
         label("engine"),
         label("rpo")
-    );
+    )
 }
