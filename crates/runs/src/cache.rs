@@ -222,8 +222,8 @@ impl Cache {
     }
 
     /// Takes all rows away but those of which it is true.
-    pub(crate) fn retain_rows(&self, is_kept: impl Fn(u64, &Row) -> bool) {
-        self.rows.retain(|hash, row| is_kept(*hash, row));
+    pub(crate) fn retain_rows(&self, is_kept: impl Fn(&Row) -> bool) {
+        self.rows.retain(|_, row| is_kept(row));
     }
 
     /// Whether a row that is not there should be: while there is room each, and then those that are asked for a second time.

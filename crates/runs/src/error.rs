@@ -4,6 +4,9 @@ use std::path::{Path, PathBuf};
 
 use assent_kind::Kind;
 
+/// ENOMEM, ENFILE, EMFILE of Linux.
+const SHORT: [i32; 3] = [12, 23, 24];
+
 /// Why the map refused, or could not.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RunsError {
@@ -66,6 +69,8 @@ pub enum RunsError {
         reason: String,
         /// Whether there is no room left.
         full: bool,
+        /// Whether the process or the machine had no descriptor or no memory left: that says nothing of the file.
+        short: bool,
     },
     /// The owner's log is durable less far than what is to be made durable here. Nothing was changed.
     #[error("the owner's log is durable up to {durable}, this needs {seq}")]
@@ -103,7 +108,8 @@ impl RunsError {
 
     pub(crate) fn disk(doing: &'static str, path: &Path, error: &std::io::Error) -> Self {
         let full = error.kind() == std::io::ErrorKind::StorageFull;
-        Self::Disk { doing, path: path.to_path_buf(), reason: error.to_string(), full }
+        let short = error.raw_os_error().is_some_and(|number| SHORT.contains(&number));
+        Self::Disk { doing, path: path.to_path_buf(), reason: error.to_string(), full, short }
     }
 
     pub(crate) fn damaged(file: &Path, offset: u64, what: impl Into<String>) -> Self {

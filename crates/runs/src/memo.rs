@@ -156,9 +156,9 @@ impl Memo {
                 row.read().is_none_or(|kept| kept.seq < from)
             };
             if self.cache.rows() < frozen.table.entries() / FEW_ROWS {
-                self.cache.retain_rows(|hash, row| {
+                self.cache.retain_rows(|row| {
                     let key = row.read().map_or(&[][..], |kept| kept.key);
-                    let newest = frozen.table.get(key, hash, u64::MAX);
+                    let newest = frozen.table.get(key, u64::MAX);
                     newest.is_none_or(|newest| !is_over(key, newest.seq, row))
                 });
             } else {

@@ -22,7 +22,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub(crate) use self::cursor::{MemCursor, Sorted};
 use crate::arena::{Arena, CHUNK_WORDS, Spare, WORD_BYTES};
 use crate::entry::Entry;
-use crate::filter;
 use crate::places::{Known, Places};
 use crate::run_reader::{OwnedEntry, Row};
 use crate::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
@@ -284,7 +283,7 @@ impl Memtable {
         lay(piece.get(sizes.value_at()..), value.unwrap_or_default());
         let node = Node { words: piece };
         self.places.put(
-            filter::hash(key),
+            self.places.hash(key),
             at,
             |place| self.is_of(place, key),
             |newest| self.stands_over(newest, node, at),
@@ -319,9 +318,9 @@ impl Memtable {
         self.node(place).is_some_and(|node| node.key_order(key) == Ordering::Equal)
     }
 
-    /// What a key of this hash became as of a seq, if that is here.
-    pub(crate) fn get(&self, key: &[u8], hash: u64, as_of: u64) -> Option<OwnedEntry> {
-        match self.places.find(hash, |place| self.is_of(place, key)) {
+    /// What a key became as of a seq, if that is here.
+    pub(crate) fn get(&self, key: &[u8], as_of: u64) -> Option<OwnedEntry> {
+        match self.places.find(self.places.hash(key), |place| self.is_of(place, key)) {
             Known::Absent => return None,
             Known::At(mut at) => {
                 // Not one by one where they are many and linked; and none is linked for this: somebody may wait for whoever looks.

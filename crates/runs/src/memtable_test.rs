@@ -7,7 +7,6 @@ use assent_sim::Rng;
 
 use super::*;
 use crate::entry::Cursor;
-use crate::filter::hash;
 use crate::merged::Merged;
 use crate::runs::ORDERED_TURNS;
 use crate::{Change, Config, Runs};
@@ -49,7 +48,7 @@ fn a_value_is_copied_into_one_piece_of_memory_and_a_short_one_into_none() {
     for length in [0, 1, 8, 47, 95, 96, 97, 100, 1000] {
         let seq = u64::try_from(length).unwrap() + 1;
         assert!(table.insert(&Entry { key: b"k", seq, value: Some(&vec![7; length]) }));
-        let value = table.get(b"k", hash(b"k"), u64::MAX).unwrap().value.unwrap();
+        let value = table.get(b"k", u64::MAX).unwrap().value.unwrap();
         assert_eq!((value.len(), value.capacity()), (length, length.next_multiple_of(8).max(96)));
         assert_eq!(value.spilled(), length > 96);
     }
@@ -126,8 +125,7 @@ fn every_look_as_of_every_seq_is_what_a_sorted_map_says() {
             assert_eq!(backwards, expected, "seed {seed} as of {as_of}, backwards");
             for _ in 0..30 {
                 let sought = key(&mut rng);
-                let found =
-                    table.get(&sought, hash(&sought), as_of).map(|found| (found.seq, found.value.map(Row::into_vec)));
+                let found = table.get(&sought, as_of).map(|found| (found.seq, found.value.map(Row::into_vec)));
                 let entry = expected.iter().find(|(key, ..)| *key == sought);
                 assert_eq!(found, entry.map(|(_, seq, value)| (*seq, value.clone())), "seed {seed} {sought:?}");
                 cursor.seek(&sought).unwrap();
@@ -170,7 +168,7 @@ fn a_key_that_was_written_often_is_stepped_over() {
 fn an_old_entry_is_found_beneath_many_newer_ones_and_one_that_comes_late_stands_where_it_belongs() {
     let table = Memtable::with_room(1 << 20, 0, &Arc::new(Spare::new(0)));
     let put = |seq| assert!(table.insert(&Entry { key: b"hot", seq, value: Some(&[u8::try_from(seq).unwrap()]) }));
-    let seen = |as_of| table.get(b"hot", hash(b"hot"), as_of).map(|found| found.seq);
+    let seen = |as_of| table.get(b"hot", as_of).map(|found| found.seq);
     (10..200).filter(|seq| *seq != 100).for_each(put);
     assert_eq!([9, 10, 150, 198, 199, 300].map(seen), [None, Some(10), Some(150), Some(198), Some(199), Some(199)]);
     put(100);
@@ -225,7 +223,7 @@ fn chunks_end(seed: u64, spare: &Arc<Spare>) {
 fn who_looks_for_an_old_entry_links_nothing_for_it() {
     let table = Memtable::with_room(1 << 20, 0, &Arc::new(Spare::new(0)));
     let put = |seq| assert!(table.insert(&Entry { key: b"hot", seq, value: Some(b"v") }));
-    let seen = |as_of| table.get(b"hot", hash(b"hot"), as_of).map(|found| found.seq);
+    let seen = |as_of| table.get(b"hot", as_of).map(|found| found.seq);
     let linked = || table.ordered.load(Memory::Relaxed);
     (10..200).for_each(put);
     assert_eq!(([9, 10, 50].map(seen), linked()), ([None, Some(10), Some(50)], FIRST));
@@ -255,7 +253,7 @@ fn the_room_that_was_asked_for_is_there_and_bytes_are_counted() {
         }
         assert_eq!(table.entries(), count);
         assert!(table.memory_bytes() >= table.used_bytes());
-        assert_eq!(table.get(&key, hash(&key), u64::MAX).and_then(|found| found.value), Some(value.into()));
+        assert_eq!(table.get(&key, u64::MAX).and_then(|found| found.value), Some(value.into()));
     }
 }
 
@@ -278,7 +276,7 @@ fn readers_see_all_of_what_was_shown_to_them_while_the_writer_goes_on() {
                     let number = rng.below(KEYS);
                     let expected = (as_of > number).then(|| (as_of - number - 1) / KEYS * KEYS + number + 1);
                     let found = table
-                        .get(&number.to_be_bytes(), hash(&number.to_be_bytes()), as_of)
+                        .get(&number.to_be_bytes(), as_of)
                         .map(|found| (found.seq, found.value.map(Row::into_vec)));
                     let value = |seq: u64| Some(seq.to_le_bytes().to_vec());
                     assert_eq!(found, expected.map(|seq| (seq, value(seq))), "key {number} as of {as_of}");

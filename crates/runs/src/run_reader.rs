@@ -231,7 +231,7 @@ impl Run {
         Ok(filter)
     }
 
-    /// The filter that was read there; one that is damaged, or not there, answers "perhaps" to everything.
+    /// The filter that was read there; one that is damaged, not there, or not read by the disk answers "perhaps" to everything.
     pub(crate) fn filter_or_none(
         &self,
         place: Place,
@@ -239,7 +239,7 @@ impl Run {
     ) -> Result<Filter, RunsError> {
         match piece.and_then(|piece| self.parse_filter(place, &piece)) {
             // Every key is still found without it; `verify` tells.
-            Err(RunsError::Damaged { .. }) => Ok(Filter::default()),
+            Err(RunsError::Damaged { .. } | RunsError::Disk { doing: "read", .. }) => Ok(Filter::default()),
             read => read,
         }
     }

@@ -1,7 +1,8 @@
 //! Runs that cannot be read. Merges go round them, so that all others go on: else the one that is most urgent would fail for ever, runs of
 //! level 0 become ever more, and writers wait for them.
 //!
-//! One that is damaged stays so. One that the disk does not read may be read the next time: it counts when that failed three times in a row.
+//! One that is damaged stays so. One that the disk does not read may be read the next time: it counts when that failed three times in a row. That
+//! there was no descriptor for it does not.
 //! Deliberately absent: a memory of it on the disk. The next opening finds it again by the first merge that needs it.
 
 use std::collections::BTreeSet;
@@ -38,7 +39,7 @@ impl Shunned {
     pub(crate) fn failed(&self, error: &RunsError, folder: &Path, runs: &[RunId]) {
         let (path, is_for_good) = match error {
             RunsError::Damaged { file, .. } => (file, true),
-            RunsError::Disk { path, full: false, .. } => (path, false),
+            RunsError::Disk { path, full: false, short: false, .. } => (path, false),
             _ => return,
         };
         let Some(run) = runs.iter().copied().find(|run| run.path(folder) == *path) else { return };
@@ -68,6 +69,7 @@ mod tests {
             path: RunId(run).path(folder),
             reason: "it does not".to_owned(),
             full: false,
+            short: false,
         };
         let shunned = Shunned::default();
         let all = [RunId(1), RunId(2), RunId(3)];
@@ -81,7 +83,16 @@ mod tests {
         shunned.succeeded();
         assert_eq!([fails(&unread(1)), fails(&unread(1))], [[2]; 2]);
         assert_eq!(fails(&unread(1)), [1, 2]);
-        let full = RunsError::Disk { doing: "write", path: RunId(3).path(folder), reason: String::new(), full: true };
+        // For want of a descriptor, however often: EMFILE.
+        let short = RunsError::disk("open", &RunId(3).path(folder), &std::io::Error::from_raw_os_error(24));
+        assert_eq!([fails(&short), fails(&short), fails(&short), fails(&short)], [[1, 2]; 4].map(Vec::from));
+        let full = RunsError::Disk {
+            doing: "write",
+            path: RunId(3).path(folder),
+            reason: String::new(),
+            full: true,
+            short: false,
+        };
         assert_eq!([fails(&full), fails(&full), fails(&full), fails(&RunsError::ReadOnly)], [[1, 2]; 4].map(Vec::from));
     }
 }

@@ -109,7 +109,7 @@ impl Version {
             }
         };
         let hash = filter::hash(key);
-        if let Some(OwnedEntry { seq, value }) = self.find_in_memory(key, hash, as_of) {
+        if let Some(OwnedEntry { seq, value }) = self.find_in_memory(key, as_of) {
             let row = if wanted == Wanted::Beside { self.memo.recall(key, hash, as_of) } else { None };
             let kept = row.as_ref().and_then(memo::Row::read).filter(|kept| kept.seq == seq);
             return Ok(Some(judged(seq, value.as_deref(), kept.map_or(&[], |kept| kept.beside))));
@@ -135,7 +135,7 @@ impl Version {
             && let Some(kept) = row.read().filter(|kept| kept.seq == seq)
         {
             self.memo.put(hash, &kept.with(beside));
-        } else if let Some(OwnedEntry { seq: newest, value: Some(value) }) = self.find_in_memory(key, hash, as_of)
+        } else if let Some(OwnedEntry { seq: newest, value: Some(value) }) = self.find_in_memory(key, as_of)
             && newest == seq
         {
             self.memo.keep(key, hash, (seq, &value), beside);
@@ -163,7 +163,7 @@ impl Version {
         in_runs: impl FnOnce(u64) -> Result<Option<OwnedEntry>, RunsError>,
     ) -> Result<Option<OwnedEntry>, RunsError> {
         let (erased, hash) = (self.erased.over(key), filter::hash(key));
-        let found = match self.find_in_memory(key, hash, as_of) {
+        let found = match self.find_in_memory(key, as_of) {
             None => in_runs(hash)?,
             found => found,
         };
@@ -171,9 +171,9 @@ impl Version {
         Ok(found.filter(|found| found.seq >= erased).or(gone))
     }
 
-    fn find_in_memory(&self, key: &[u8], hash: u64, as_of: u64) -> Option<OwnedEntry> {
-        let frozen = || self.frozen.iter().find_map(|frozen| frozen.table.get(key, hash, as_of));
-        self.active.get(key, hash, as_of).or_else(frozen)
+    fn find_in_memory(&self, key: &[u8], as_of: u64) -> Option<OwnedEntry> {
+        let frozen = || self.frozen.iter().find_map(|frozen| frozen.table.get(key, as_of));
+        self.active.get(key, as_of).or_else(frozen)
     }
 
     /// What the newest run that has a key says of it.

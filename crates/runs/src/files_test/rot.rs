@@ -187,6 +187,17 @@ fn what_all_look_ups_ask_is_read_at_once_and_by_itself_where_a_sector_is_lost() 
     assert!(calls(&rotten) > 100, "each by itself");
     let lost = (0..20_000).filter(|number| get(&rotten, *number).is_err()).count();
     assert!((1..1_000).contains(&lost), "{lost} of 20,000 keys are lost with one sector");
+    stage.sim.set_unreadable(&run.id().path(Path::new(FOLDER)), filter.offset / 512 - 1, false);
+    // A sector of the filter costs no key, and is not asked for with each.
+    stage.sim.set_unreadable(&run.id().path(Path::new(FOLDER)), filter.offset / 512 + 1, true);
+    let lent = Cache::new(u64::from(filter.length) * 2, 0, 256, 64).unwrap();
+    let through = Run::open(&stage.disk, Path::new(FOLDER), run.facts().clone(), &lent);
+    assert!(!lent.take_out(u64::from(filter.length) + 1));
+    for run in [stage.again(&run), through] {
+        assert!((0..20_000).all(|number| get(&run, number).unwrap().is_some()));
+        assert!(get(&run, 20_000).unwrap().is_none());
+        assert!(calls(&run) < 4);
+    }
 }
 
 #[test]
