@@ -161,11 +161,11 @@ impl Log for Archive {
         self.source.fetch(lsn.0, self.end, payload_bytes)
     }
 
-    fn begun(&self, from: Lsn, to: Lsn) -> Result<Entries<'_>, JournalError> {
+    fn begun(&self, from: Lsn, to: Lsn, by: Lsn) -> Result<Entries<'_>, JournalError> {
         if from < self.oldest() {
             return Err(JournalError::NotFound { lsn: from });
         }
-        Ok(Box::new(self.source.clone().begun(from.0, to.0, self.end)))
+        Ok(Box::new(self.source.clone().begun(from.0, to.0, by.0.min(self.end))))
     }
 
     fn divided(&self, at: Lsn) -> Result<Option<Lsn>, JournalError> {

@@ -73,6 +73,8 @@ pub(crate) struct Making {
     pub(crate) leaving: Vec<Leaving>,
     /// Whether a trimmed segment is gone is unknown.
     pub(crate) trim_failed: Option<JournalError>,
+    /// It was closed: its folder may be another opening's.
+    pub(crate) is_left: bool,
 }
 
 /// What a journal has done so far.
@@ -208,7 +210,7 @@ impl Journal {
     /// `Closed` if it was already, or a write failed.
     pub fn close(&self) -> Result<(), JournalError> {
         let result = self.leave();
-        drop(self.shut("it was closed"));
+        self.shut("it was closed").is_left = true;
         self.wait_until_still();
         self.lock.lock().unwrap_or_else(PoisonError::into_inner).take();
         result

@@ -114,8 +114,8 @@ impl Log for Journal {
         self.fetch(lsn, payload_bytes)
     }
 
-    fn begun(&self, from: Lsn, to: Lsn) -> Result<Entries<'_>, JournalError> {
-        let limit = self.readable();
+    fn begun(&self, from: Lsn, to: Lsn, by: Lsn) -> Result<Entries<'_>, JournalError> {
+        let limit = by.0.min(self.readable());
         let source = self.source();
         if from.0 < source.oldest() {
             return Err(JournalError::NotFound { lsn: from });

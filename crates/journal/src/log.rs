@@ -201,11 +201,13 @@ pub trait Log: Send + Sync + Debug {
     }
 
     /// The entries that begin between two places, in the order of their LSNs: a long one stands where it begins, not where it was
-    /// complete. What is not complete is left out. Here for logs in which both orders are one.
+    /// complete. What is not complete by the place `by` is left out, and what is behind that is not looked at; `Lsn(u64::MAX)` is the log's end.
+    /// Here for logs in which both orders are one.
     ///
     /// # Errors
-    /// As [`Log::read`].
-    fn begun(&self, from: Lsn, to: Lsn) -> Result<Entries<'_>, JournalError> {
+    /// As [`Log::read`]; also where a long one leads to what is not there any more, for it may have been complete.
+    fn begun(&self, from: Lsn, to: Lsn, by: Lsn) -> Result<Entries<'_>, JournalError> {
+        _ = by;
         let entries = self.read(from)?;
         Ok(Box::new(entries.take_while(move |entry| entry.as_ref().map_or(true, |entry| entry.lsn < to))))
     }

@@ -93,7 +93,10 @@ impl Source {
         match parse(&memory, PAYLOAD_BYTES_MAX) {
             Ok(Some((frame, laid))) if frame.mark == lsn && frame.kind < KIND_RESERVED => {
                 if frame.flags & FIRST != 0 {
-                    return self.chain(lsn, frame.chain, to).map(Fetched::from);
+                    return match self.chain(lsn, frame.chain, to)? {
+                        Chained::Whole(entry) => Ok(Fetched::from(entry)),
+                        Chained::Open | Chained::Cut(_) => Err(missing),
+                    };
                 }
                 if frame.flags & PIECE != 0 {
                     return Err(missing);
@@ -140,13 +143,12 @@ impl Source {
     }
 
     /// Puts a long entry together, from its first piece on. What is there ends at `to`.
-    fn chain(&self, lsn: u64, id: u32, to: u64) -> Result<Entry, JournalError> {
-        let missing = JournalError::NotFound { lsn: Lsn(lsn) };
+    fn chain(&self, lsn: u64, id: u32, to: u64) -> Result<Chained, JournalError> {
         let mut walk = self.walk_from(lsn);
         let mut chain: Option<(u32, Chain)> = None;
         while let Some(head) = walk.next()? {
-            if chain.as_ref().is_some_and(|(epoch, _)| *epoch != head.epoch) {
-                return Err(missing);
+            if head.lsn >= to || chain.as_ref().is_some_and(|(epoch, _)| *epoch != head.epoch) {
+                return Ok(Chained::Open);
             }
             // The next one that begins in here need not come from as far.
             if let Some(segment) = walk.segment() {
@@ -166,12 +168,15 @@ impl Source {
                 } else {
                     let closed = std::mem::replace(chain, Chain::new(lsn)).close(frame.payload);
                     let payload = closed.ok_or_else(|| self.damage(lsn))?;
-                    return Ok(Entry { lsn: Lsn(lsn), end: Lsn(end), kind: frame.kind, payload });
+                    return Ok(Chained::Whole(Entry { lsn: Lsn(lsn), end: Lsn(end), kind: frame.kind, payload }));
                 }
             }
         }
-        // Never closed, or released with a piece of it; else what follows is damaged.
-        if walk.at() >= to || walk.before_a_hole() { Err(missing) } else { Err(walk.broken()) }
+        match walk.broken() {
+            _ if walk.at() >= to => Ok(Chained::Open),
+            hole if walk.before_a_hole() => Ok(Chained::Cut(hole)),
+            damage => Err(damage),
+        }
     }
 
     /// Whether the log is there from one place to another.
@@ -193,6 +198,15 @@ impl Source {
             None => JournalError::NotFound { lsn: Lsn(lsn) },
         }
     }
+}
+
+/// What became of a long entry.
+enum Chained {
+    Whole(Entry),
+    /// It was never closed, or is not yet.
+    Open,
+    /// What follows was released, or is lost: nobody can tell from here.
+    Cut(JournalError),
 }
 
 /// A long entry that is being put together.
@@ -282,9 +296,11 @@ impl Entries {
                 }
             } else if let Some(limit) = self.begun {
                 if frame.flags & FIRST != 0 && place >= self.from {
-                    match self.source.chain(place, frame.chain, limit) {
-                        Err(JournalError::NotFound { .. }) => {}
-                        other => return other.map(Some),
+                    match self.source.chain(place, frame.chain, limit)? {
+                        Chained::Whole(entry) => return Ok(Some(entry)),
+                        Chained::Open => {}
+                        // It may be complete: whoever takes this for all that begins here would let it go.
+                        Chained::Cut(hole) => return Err(hole),
                     }
                 }
             } else if frame.flags & LAST == 0 {
@@ -308,7 +324,10 @@ impl Entries {
         let said = ChainEnd::parse(last).ok_or_else(|| self.source.damage(entry.lsn.0))?;
         let Some(chain) = self.chains.remove(&id).filter(|chain| chain.first == said.first) else {
             return if self.source.covers(said.first, entry.lsn.0) {
-                self.source.chain(said.first, id, self.to).map(Some)
+                match self.source.chain(said.first, id, self.to)? {
+                    Chained::Whole(entry) => Ok(Some(entry)),
+                    Chained::Open | Chained::Cut(_) => Err(JournalError::NotFound { lsn: Lsn(said.first) }),
+                }
             } else {
                 Ok(None)
             };

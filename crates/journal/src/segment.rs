@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
+use assent_kind::Kind;
 use assent_world::{Access, Barrier, Disk, File, Open, write_all_at};
 
 use assent_ids::Lsn;
@@ -307,10 +308,17 @@ pub(crate) fn make(
         Unmade { error, named: false }
     })?;
     let [_, entry] = making.barriers;
-    let named = disk.rename(&unnamed, segment.path()).map_err(|error| refused("renaming", &unnamed, &error));
-    named
-        .and_then(|()| disk.sync_dir(making.folder, entry).map_err(|error| refused("syncing", making.folder, &error)))
-        .map_err(|error| Unmade { error, named: true })?;
+    disk.rename(&unnamed, segment.path()).map_err(|error| {
+        let error = refused("renaming", &unnamed, &error);
+        // There is no room for another name: it has none.
+        let named = error.kind() != Kind::Full;
+        if !named {
+            _ = disk.unlink(&unnamed);
+        }
+        Unmade { error, named }
+    })?;
+    let synced = disk.sync_dir(making.folder, entry).map_err(|error| refused("syncing", making.folder, &error));
+    synced.map_err(|error| Unmade { error, named: true })?;
     Ok(segment)
 }
 

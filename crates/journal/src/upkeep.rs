@@ -10,6 +10,7 @@ use std::sync::{Arc, PoisonError, TryLockError};
 use std::time::Duration;
 
 use assent_ids::Lsn;
+use assent_kind::Kind;
 use assent_world::{Access, Barrier, File, Open};
 
 use crate::JournalError;
@@ -23,6 +24,27 @@ use crate::segment::{self, Leaving, Segment};
 
 /// How often an open journal is looked after, if nothing is due before.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// Why a segment was not given back.
+#[derive(Debug)]
+struct Undone {
+    error: JournalError,
+    /// Everything is as it was, and may be tried again. Else what the disk holds is unknown.
+    is_known: bool,
+}
+
+impl Undone {
+    /// The disk refused to change a name. That there is no room for another one says that nothing was changed.
+    fn of_a_name(error: JournalError) -> Self {
+        Self { is_known: error.kind() == Kind::Full, error }
+    }
+}
+
+impl From<JournalError> for Undone {
+    fn from(error: JournalError) -> Self {
+        Self { error, is_known: false }
+    }
+}
 
 impl Journal {
     /// Does what is due: makes the next segment ahead, syncs what RPO > 0 has left unsynced for long enough, and claims that
@@ -159,6 +181,7 @@ impl Journal {
     /// damage. What is archived makes room before something joins it, so that the bound holds after a crash too.
     pub(crate) fn give_back(&self, to: u64) -> Result<(), JournalError> {
         let mut making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        self.refuse_left(&making)?;
         let to = to.min(self.durable.load(Ordering::Acquire));
         loop {
             if let Some(error) = &making.trim_failed {
@@ -172,11 +195,18 @@ impl Journal {
                 drop(oldest);
                 self.remove_first(&mut making)
             };
-            if let Err(error) = done {
+            match done {
+                Ok(()) => {}
+                Err(Undone { error, is_known: true }) => return Err(error),
                 // Whether it is gone is unknown: until the next open no other may go.
-                making.trim_failed = Some(error);
+                Err(Undone { error, .. }) => making.trim_failed = Some(error),
             }
         }
+    }
+
+    /// Its folder is another opening's, once it was closed.
+    fn refuse_left(&self, making: &Making) -> Result<(), JournalError> {
+        if making.is_left { Err(self.closed_error(&self.core())) } else { Ok(()) }
     }
 
     /// The first live segment and where the next one begins, if it holds nothing from `to` on and nobody writes to it.
@@ -192,14 +222,14 @@ impl Journal {
         }
     }
 
-    fn archive(&self, oldest: &Segment, next: u64, making: &mut Making) -> Result<(), JournalError> {
+    fn archive(&self, oldest: &Segment, next: u64, making: &mut Making) -> Result<(), Undone> {
         let disk = &*self.files.disk;
-        oldest.archive(disk, &self.folder, next, self.config.kept_until_released)?;
+        oldest.archive(disk, &self.folder, next, self.config.kept_until_released).map_err(Undone::of_a_name)?;
         if !self.config.kept_until_released {
             oldest.forget_marks();
             making.archived_bytes += oldest.head.size;
         }
-        disk.sync_dir(&self.folder, barrier::ARCHIVE).map_err(|error| refused("syncing", &self.folder, &error))
+        Ok(disk.sync_dir(&self.folder, barrier::ARCHIVE).map_err(|error| refused("syncing", &self.folder, &error))?)
     }
 
     /// Removes the oldest archived segment, durably, for the room or the file that the live log lacks: without a next
@@ -213,23 +243,29 @@ impl Journal {
         if !ours || making.trim_failed.is_some() {
             return false;
         }
-        making.trim_failed = self.remove_first(making).err();
-        making.trim_failed.is_none()
+        match self.remove_first(making) {
+            Ok(()) => true,
+            Err(Undone { error, is_known }) => {
+                making.trim_failed = Some(error).filter(|_| !is_known);
+                false
+            }
+        }
     }
 
     /// Removes the first segment, archived or live, that nobody else has to release.
-    fn remove_first(&self, making: &mut Making) -> Result<(), JournalError> {
+    fn remove_first(&self, making: &mut Making) -> Result<(), Undone> {
         let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
         let index = segments.iter().position(|segment| !segment.is_owned());
         drop(segments);
-        let Some(first) = index.and_then(|index| self.take_out(index)) else { return Ok(()) };
+        let Some((index, first)) = index.and_then(|index| Some((index, self.take_out(index)?))) else { return Ok(()) };
         let barrier = if first.is_archived() { barrier::PRUNE } else { barrier::TRIM };
-        self.remove(&first, barrier, making)
+        self.remove(&first, barrier, making).inspect_err(|undone| self.put_back(undone, index, &first))
     }
 
     /// Removes the kept segment of this name, durably.
     pub(crate) fn let_go(&self, name: u64) -> Result<(), JournalError> {
         let mut making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        self.refuse_left(&making)?;
         let missing = JournalError::NotFound { lsn: Lsn(name) };
         let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
         let found = segment::holder(&segments, name).filter(|index| {
@@ -244,8 +280,19 @@ impl Journal {
         // Only who holds `making` takes one out or puts one before: the index still counts.
         let Some(segment) = self.take_out(index) else { return Err(missing) };
         let removed = self.remove(&segment, barrier::RELEASE, &mut making);
-        making.trim_failed = removed.clone().err();
-        removed
+        removed.map_err(|undone| {
+            self.put_back(&undone, index, &segment);
+            making.trim_failed = Some(undone.error.clone()).filter(|_| !undone.is_known);
+            undone.error
+        })
+    }
+
+    /// Its file has the name that it had: it is listed again.
+    fn put_back(&self, undone: &Undone, index: usize, segment: &Arc<Segment>) {
+        if undone.is_known {
+            let mut segments = self.segments.write().unwrap_or_else(PoisonError::into_inner);
+            Arc::make_mut(&mut segments).insert(index, Arc::clone(segment));
+        }
     }
 
     fn take_out(&self, index: usize) -> Option<Arc<Segment>> {
@@ -266,7 +313,7 @@ impl Journal {
 
     /// Removes the file of a segment that is no longer listed, or lets it wait to be used again: whoever reads it meanwhile has it open,
     /// and it waits for him, too.
-    fn remove(&self, segment: &Arc<Segment>, barrier: Barrier, making: &mut Making) -> Result<(), JournalError> {
+    fn remove(&self, segment: &Arc<Segment>, barrier: Barrier, making: &mut Making) -> Result<(), Undone> {
         let (archived, disk) = (segment.is_archived(), &*self.files.disk);
         let mut again = making.recycled.len() < self.waiting_max() && segment.head.size == self.config.log_size;
         // What is to stay free comes first. And what somebody else has by another name, as a backup, is his.
@@ -281,7 +328,7 @@ impl Journal {
         match removed {
             // Somebody has put it elsewhere, as he may do with what is archived.
             Err(error) if archived && error.kind() == io::ErrorKind::NotFound => again = false,
-            other => other.map_err(|error| refused("removing", segment.path(), &error))?,
+            other => other.map_err(|error| Undone::of_a_name(refused("removing", segment.path(), &error)))?,
         }
         disk.sync_dir(&self.folder, barrier).map_err(|error| refused("syncing", &self.folder, &error))?;
         making.leaving.extend(leaving.map(|file| segment.leave(file)));

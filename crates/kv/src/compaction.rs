@@ -298,7 +298,7 @@ impl Kv {
             read.push(match &held.volume {
                 // Before the oldest that is there now: its file is gone, or its header cannot be read.
                 _ if held.account.is_kept() && log.oldest().0 > first => return Err(missing(first)),
-                _ if held.account.is_kept() => Box::new(Raw::new(log, first, held.account.reads_to(), Dead::default())),
+                _ if held.account.is_kept() => Box::new(Raw::kept(log, &held.account)),
                 Ok(volume) => Box::new(Arc::clone(volume)),
                 Err(error) => return Err(error.unreadable(first)),
             });

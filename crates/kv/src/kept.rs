@@ -105,7 +105,7 @@ fn ends_at(log: &dyn Log, front: &Front, pace: &dyn Pace) -> Result<Option<(u64,
     let mut ends = front.ends.iter().copied();
     let (Some(mut end), Some(most)) = (ends.next(), front.ends.last()) else { return Ok(None) };
     let (mut until, mut unpaced) = (front.first, 0);
-    let Ok(entries) = log.begun(Lsn(front.first), Lsn(*most)) else { return Ok(None) };
+    let Ok(entries) = log.begun(Lsn(front.first), Lsn(*most), Lsn(u64::MAX)) else { return Ok(None) };
     for entry in entries {
         let Ok(entry) = entry else { return Ok(None) };
         while entry.lsn.0 >= end {

@@ -154,8 +154,9 @@ impl Build<'_> {
         if log.oldest().0 > first {
             return Err(VaultError::Missing { from: first, to: end.min(log.oldest().0) }.into());
         }
-        let (mut until, mut prepared) = (if passed > 0 { 0 } else { end }, Prepared::new());
-        for entry in log.begun(Lsn(first), Lsn(end))? {
+        let (mut until, mut prepared) = (end, Prepared::new());
+        let by = if passed > 0 { passed } else { u64::MAX };
+        for entry in log.begun(Lsn(first), Lsn(end), Lsn(by))? {
             let entry = entry?;
             self.teller.read(entry.end.0 - entry.lsn.0);
             until = until.max(entry.end.0);
@@ -170,9 +171,10 @@ impl Build<'_> {
             shown?;
         }
         self.resolve(&prepared, volume)?;
+        // That nothing is missing before it the walk said, which came so far. The last entry need not end there: one may stand before it
+        // that a crash left without its end.
         if passed > 0 {
-            let is_whole = until == passed;
-            return is_whole.then_some(until).ok_or_else(|| VaultError::Missing { from: first, to: passed }.into());
+            return Ok(passed);
         }
         // That nothing is missing before its end the first entry behind says.
         let behind = log.read(Lsn(end))?.next().transpose()?;
@@ -269,22 +271,24 @@ fn choose(log: &dyn Log, disk: &Arc<dyn Disk>, folder: &Path) -> Result<Vec<Arc<
     let (mut found, mut bad) = (Vec::new(), Vec::new());
     for (first, generation) in volumes(&**disk, folder)? {
         match Volume::open(disk, folder, first, generation) {
-            Ok(volume) => found.push(volume),
-            Err(error @ VaultError::Damaged { .. }) => bad.push((first, error)),
+            Ok(volume) => found.push((*volume.facts(), Ok(volume))),
+            Err(error @ VaultError::Damaged { .. }) => match Volume::finished_once(&**disk, folder, first, generation)?
+            {
+                Some(facts) => found.push((facts, Err(error))),
+                None => bad.push((first, error)),
+            },
             Err(error) => return Err(error.into()),
         }
     }
     // The highest generation first: what it was written from comes behind it.
-    found.sort_by_key(|volume| {
-        let Facts { generation, as_of, first, .. } = *volume.facts();
-        (Reverse(generation), Reverse(as_of), first)
-    });
+    found.sort_by_key(|(Facts { generation, as_of, first, .. }, _)| (Reverse(*generation), Reverse(*as_of), *first));
     let mut chosen: Vec<Arc<Volume>> = Vec::new();
-    for volume in found {
-        let facts = *volume.facts();
+    for (facts, volume) in found {
         if chosen.iter().any(|other| overlap(&facts, other.facts())) {
             continue;
         }
+        // It has rotted: an older file of its range may have what was deleted since.
+        let volume = volume?;
         if facts.as_of > log.end().0 {
             let what = format!(
                 "the volume {} is as of LSN {}, and the journal ends at {}: it has lost its end, or is another store's",

@@ -71,8 +71,11 @@ impl Kv {
         let stretches: Vec<Lsn> = log.sealed().iter().map(|span| span.first).chain([log.start()]).collect();
         let mut whole = 0;
         for kept in set.kept() {
-            let (entries, _, damage) =
-                read_on(kept.first, log.begun(Lsn(kept.first), Lsn(kept.reads_to())), is_stopped);
+            let (entries, _, damage) = read_on(
+                kept.first,
+                log.begun(Lsn(kept.first), Lsn(kept.reads_to()), Lsn(kept.complete_by())),
+                is_stopped,
+            );
             whole += entries;
             if let Some(damage) = damage {
                 tell(&damage.into());

@@ -82,13 +82,15 @@ impl Disk for RealDisk {
             Access::Create => _ = options.write(true).create_new(true),
         }
         let buffered = options.open(path)?;
-        let direct = (open.direct && open.access != Access::Read)
-            .then(|| {
-                let flags = i32::try_from(rustix::fs::OFlags::DIRECT.bits()).unwrap_or(0);
-                fs::OpenOptions::new().write(true).custom_flags(flags).open(path)
-            })
+        let direct = (open.direct && open.access != Access::Read).then(|| {
+            let flags = i32::try_from(rustix::fs::OFlags::DIRECT.bits()).unwrap_or(0);
+            fs::OpenOptions::new().write(true).custom_flags(flags).open(path)
+        });
+        let direct = match direct.transpose() {
             // A file system without O_DIRECT (tmpfs before 6.6) refuses it: the buffered way serves.
-            .and_then(Result::ok);
+            Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => None,
+            direct => direct?,
+        };
         Ok(Arc::new(RealFile { buffered, direct }))
     }
 

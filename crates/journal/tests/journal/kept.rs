@@ -138,10 +138,21 @@ fn a_long_entry_is_gone_with_any_stretch_that_it_crosses_and_hides_nothing_else(
             assert_eq!(gone.kind(), Kind::NotFound, "{gone}");
             let next = journal.sealed().into_iter().map(|span| span.first).find(|first| *first > crossed[at].first);
             let behind = next.unwrap_or(journal.start());
-            for entries in [journal.read(behind).unwrap(), journal.begun(behind, journal.end()).unwrap()] {
+            for entries in [journal.read(behind).unwrap(), journal.begun(behind, journal.end(), journal.end()).unwrap()]
+            {
                 let found: Vec<Entry> = entries.map(Result::unwrap).collect();
                 assert_eq!(found.last().map(|entry| entry.payload[0]), Some(39));
                 assert!(found.iter().all(|entry| entry.payload.len() == 1000), "no half of a long one");
+            }
+            if at > 0 {
+                // It begins in what is there, and may be complete: nobody takes the others for all that begins there. Who knows that nothing
+                // goes on behind, or that it is not there, says so.
+                let Span { first, end, .. } = crossed[0];
+                let mut begun: Vec<_> = journal.begun(first, end, Lsn(u64::MAX)).unwrap().collect();
+                assert_eq!(begun.pop().unwrap().unwrap_err().kind(), Kind::Corrupt);
+                let others: Vec<Entry> = begun.into_iter().map(Result::unwrap).collect();
+                let by_its_end: Vec<Entry> = journal.begun(first, end, end).unwrap().map(Result::unwrap).collect();
+                assert!(others == by_its_end && others.iter().all(|entry| entry.payload.len() == 1000));
             }
             if life == 0 {
                 journal = again(journal, &disk, 2);
@@ -291,6 +302,53 @@ fn a_refused_release_ends_trimming_until_the_next_open_knows() {
     }
 }
 
+/// A name that finds no room is as it was: the journal stood still until it was opened again, though room had been made long ago.
+#[test]
+fn where_there_is_no_room_for_a_name_nothing_is_changed_and_the_next_try_counts() {
+    let disk = SimDisk::new();
+    let (journal, _) = open(&disk, 1, &keeping()).unwrap();
+    let tickets = fill(&journal, 0..60);
+    let full =
+        |what: &str, tried: Result<(), JournalError>| assert_eq!(tried.unwrap_err().kind(), Kind::Full, "{what}");
+    disk.inject(Call::of(Operation::Rename, 2), Fault::Full);
+    full("the second that is trimmed", journal.trim(tickets[50].lsn));
+    assert_eq!(journal.sealed().len(), 1);
+    journal.trim(tickets[50].lsn).unwrap();
+    let spans = journal.sealed();
+    assert!(spans.len() > 2);
+    disk.inject(Call::of(Operation::Rename, 1), Fault::Full);
+    full("one that is released", journal.release(spans[1].first));
+    assert_eq!(journal.sealed(), spans, "it is there");
+    assert_eq!(journal.read_at(first_in(&tickets, &spans[1])).unwrap().payload.len(), 1000);
+    journal.release(spans[1].first).unwrap();
+    assert_eq!(journal.sealed().len(), spans.len() - 1);
+    // A new segment's name: the append is refused, and the next one has it.
+    let before = journal.counts().segments;
+    disk.inject(Call::of(Operation::Rename, 1), Fault::Full);
+    let refused = (0..40).find_map(|_| journal.append(1, &[&[7; 1000]]).and_then(|ticket| journal.wait(ticket)).err());
+    let went_on = fill(&journal, 0..40);
+    assert!(refused.is_none_or(|error| error.kind() == Kind::Full) && journal.counts().segments > before);
+    let journal = again(journal, &disk, 2);
+    assert_eq!(journal.read_at(went_on[39].lsn).unwrap().payload, [39; 1000]);
+    assert_eq!(journal.sealed().len(), spans.len() - 1);
+}
+
+#[test]
+fn once_it_was_closed_it_changes_nothing_in_a_folder_that_may_be_anothers() {
+    let disk = SimDisk::new();
+    let (old, _) = open(&disk, 1, &keeping()).unwrap();
+    let tickets = fill(&old, 0..60);
+    old.trim(tickets[20].lsn).unwrap();
+    let spans = old.sealed();
+    old.close().unwrap();
+    let (new, _) = open(&disk, 2, &keeping()).unwrap();
+    let names = disk.list(Path::new(FOLDER)).unwrap();
+    assert_eq!(old.trim(tickets[50].lsn).unwrap_err().kind(), Kind::Closed);
+    assert_eq!(old.release(spans[0].first).unwrap_err().kind(), Kind::Closed);
+    assert_eq!(disk.list(Path::new(FOLDER)).unwrap(), names);
+    new.release(spans[0].first).unwrap();
+}
+
 #[test]
 fn a_reader_under_way_keeps_its_file_whoever_opens_others_meanwhile() {
     let disk = SimDisk::new();
@@ -360,16 +418,16 @@ fn entries_come_in_the_order_in_which_they_begin_when_asked_so() {
         }
     });
     let mut complete: Vec<Entry> = journal.read(Lsn(0)).unwrap().map(Result::unwrap).collect();
-    let begun: Vec<Entry> = journal.begun(Lsn(0), journal.end()).unwrap().map(Result::unwrap).collect();
+    let begun: Vec<Entry> = journal.begun(Lsn(0), journal.end(), Lsn(u64::MAX)).unwrap().map(Result::unwrap).collect();
     complete.sort_by_key(|entry| entry.lsn);
     assert_eq!(begun.len(), 36);
     assert!(begun == complete, "the same entries, by where they begin");
     let (from, to) = (begun[7].lsn, begun[20].lsn);
-    let part: Vec<Lsn> = journal.begun(from, to).unwrap().map(|entry| entry.unwrap().lsn).collect();
+    let part: Vec<Lsn> = journal.begun(from, to, journal.end()).unwrap().map(|entry| entry.unwrap().lsn).collect();
     assert_eq!(part, begun[7..20].iter().map(|entry| entry.lsn).collect::<Vec<_>>());
     // One that begins within and ends behind is there.
     let long = begun.iter().rposition(|entry| entry.payload.len() == 60_000).unwrap();
-    let just = journal.begun(begun[long].lsn, Lsn(begun[long].lsn.0 + 8)).unwrap();
+    let just = journal.begun(begun[long].lsn, Lsn(begun[long].lsn.0 + 8), Lsn(u64::MAX)).unwrap();
     assert_eq!(just.map(|entry| entry.unwrap().payload.len()).collect::<Vec<_>>(), [60_000]);
 }
 

@@ -153,13 +153,6 @@ pub(crate) fn block(bytes: &[u8], number: usize) -> Option<&[u8]> {
     ours.then_some(frame.payload)
 }
 
-/// The first row of a block: its address, and where its item stands.
-pub(crate) fn first(payload: &[u8]) -> Result<(Address, u64), Malformed> {
-    let mut reader = Reader::new(payload);
-    let offset = reader.u64("offset")?;
-    Ok((Address::new(reader.u64("lsn")?, reader.u32("at")?), offset))
-}
-
 /// The rows of a block, in order.
 pub(crate) fn rows(payload: &[u8]) -> Result<Vec<Row>, Malformed> {
     let mut rows = Vec::new();
@@ -247,7 +240,6 @@ mod tests {
         for number in 0..blocks {
             let payload = block(&bytes[number * BLOCK_BYTES..][..BLOCK_BYTES], number).unwrap();
             let rows = rows(payload).unwrap();
-            assert_eq!(first(payload), Ok((rows[0].address, rows[0].offset)));
             let end = rows.last().map(|row| row.offset + row.bytes).unwrap();
             assert_eq!(top.region(number, offset), (rows[0].offset, end));
             assert!(rows.iter().all(|row| top.find(row.address) == Some(number)));
@@ -264,7 +256,7 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn any_bytes_get_an_answer(bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..200)) {
-            _ = (rows(&bytes), first(&bytes), block(&bytes, 0), Top::parse(&bytes, 1));
+            _ = (rows(&bytes), block(&bytes, 0), Top::parse(&bytes, 1));
         }
 
         #[test]

@@ -14,7 +14,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::op::Op;
 use crate::record::{Content, Placed};
 use crate::vault::item::{Address, Body, Item, Value};
-use crate::vault::{Dead, Source, VaultError};
+use crate::vault::{Account, Dead, Source, VaultError};
 
 /// What begins in the journal between two places.
 #[derive(Debug)]
@@ -22,6 +22,8 @@ pub(crate) struct Raw<'a> {
     log: &'a dyn Log,
     first: u64,
     end: u64,
+    /// Where what begins in it is complete, if it is.
+    by: u64,
     /// Of the cells from `first` on.
     dead: Dead,
     /// Up to here reach the pieces of the long entries that the walk has met: what begins before lies between them.
@@ -29,9 +31,15 @@ pub(crate) struct Raw<'a> {
 }
 
 impl<'a> Raw<'a> {
-    /// With what is known to be dead of it.
+    /// With what is known to be dead of it. All that is behind it in the log is there.
     pub(crate) const fn new(log: &'a dyn Log, first: u64, end: u64, dead: Dead) -> Self {
-        Self { log, first, end, dead, pieces_end: Cell::new(0) }
+        Self { log, first, end, by: u64::MAX, dead, pieces_end: Cell::new(0) }
+    }
+
+    /// A stretch that was kept: what is behind its last entry may be gone.
+    pub(crate) fn kept(log: &'a dyn Log, account: &Account) -> Self {
+        let (first, end, by) = (account.first, account.reads_to(), account.complete_by());
+        Self { log, first, end, by, dead: Dead::default(), pieces_end: Cell::new(0) }
     }
 }
 
@@ -43,7 +51,7 @@ impl Source for Raw<'_> {
     fn walk(&self, then: &mut dyn FnMut(Item<'_>) -> Result<(), VaultError>) -> Result<(), VaultError> {
         // Damage is behind the last entry that was whole; within a long one others may begin.
         let mut place = self.first;
-        let entries = self.log.begun(Lsn(self.first), Lsn(self.end));
+        let entries = self.log.begun(Lsn(self.first), Lsn(self.end), Lsn(self.by));
         self.pieces_end.set(0);
         for entry in entries.map_err(|error| VaultError::from(error).found_at(place))? {
             let entry = entry.map_err(|error| VaultError::from(error).found_at(place))?;

@@ -89,14 +89,15 @@ impl Volume {
         let file = open.file(&slot, || opened(&**disk, &path));
         let file = file.map_err(|error| VaultError::disk("opening", &path, &error))?;
         let size = file.size().map_err(|error| VaultError::disk("reading", &path, &error))?;
-        let front = Facts::parse_first(&read(&*file, &path, 0, BLOCK_BYTES)?);
         let back = size.saturating_sub(bytes(BLOCK_BYTES));
-        let (facts, is_finished) = match front {
-            Ok(front) => front,
-            Err(what) => match Facts::parse(&read(&*file, &path, back, BLOCK_BYTES)?) {
-                Ok(facts) => (facts, false),
-                Err(_) => return Err(VaultError::damaged(&path, 0, what)),
+        let last = || read(&*file, &path, back, BLOCK_BYTES).ok().and_then(|block| Facts::parse(&block).ok());
+        let (facts, is_finished) = match read(&*file, &path, 0, BLOCK_BYTES) {
+            Ok(block) => match Facts::parse_first(&block) {
+                Ok(front) => front,
+                Err(what) => (last().ok_or_else(|| VaultError::damaged(&path, 0, what))?, false),
             },
+            // The disk does not read it, and may know better: nobody takes it for one that was never finished.
+            Err(unread) => (last().ok_or(unread)?, true),
         };
         if (facts.first, facts.generation) != (first, generation) {
             return Err(VaultError::damaged(&path, 0, format!("it says that it is {}", facts.name())));
@@ -105,6 +106,23 @@ impl Volume {
         let doomed = AtomicBool::new(false);
         let (disk, open) = (Arc::clone(disk), Arc::clone(open));
         Ok(Arc::new(Self { disk, path, slot, open, facts, is_finished, top, doomed }))
+    }
+
+    /// What a file of this name says of itself that cannot be opened, if it says that it was whole and durable once: then it has rotted.
+    ///
+    /// # Errors
+    /// As the disk says.
+    pub(crate) fn finished_once(
+        disk: &dyn Disk,
+        folder: &Path,
+        first: u64,
+        generation: u32,
+    ) -> Result<Option<Facts>, VaultError> {
+        let path = folder.join(seal::name(first, generation));
+        let file = opened(disk, &path).map_err(|error| VaultError::disk("opening", &path, &error))?;
+        let front = Facts::parse_first(&read(&*file, &path, 0, BLOCK_BYTES)?);
+        let finished = front.ok().filter(|(_, is_finished)| *is_finished).map(|(facts, _)| facts);
+        Ok(finished.filter(|facts| (facts.first, facts.generation) == (first, generation)))
     }
 
     /// Its file's name.
@@ -160,10 +178,10 @@ impl Volume {
     /// `Damaged`, naming file and offset; as the disk says.
     pub(crate) fn get(&self, blocks: &dyn Blocks, address: Address) -> Result<Option<Record>, VaultError> {
         let Some(number) = self.top.find(address) else { return Ok(None) };
-        let row = match self.block(blocks, number)? {
-            Some(payload) => index::find(&payload, address).unwrap_or_default(),
-            // The block is damaged: its items still stand in their order.
-            None => {
+        let row = match self.block(blocks, number) {
+            Ok(payload) => index::find(&payload, address).unwrap_or_default(),
+            // Damaged, or not read: its items still stand in their order.
+            Err(_) => {
                 let (rows, end) = self.scan(number)?;
                 let found = rows.into_iter().find(|row| row.address == address);
                 match (found, end) {
@@ -175,18 +193,18 @@ impl Volume {
         row.map(|row| self.record(row)).transpose()
     }
 
-    /// A block's payload; none if it is damaged.
-    fn block(&self, blocks: &dyn Blocks, number: usize) -> Result<Option<Arc<[u8]>>, VaultError> {
+    /// A block's payload.
+    fn block(&self, blocks: &dyn Blocks, number: usize) -> Result<Arc<[u8]>, VaultError> {
         let volume = (self.facts.first, self.facts.generation);
         if let Some(payload) = blocks.get(volume, number) {
-            return Ok(Some(payload));
+            return Ok(payload);
         }
         let block = self.read(block_at(&self.facts, number), BLOCK_BYTES)?;
         let payload: Option<Arc<[u8]>> = index::block(&block, number).map(Arc::from);
-        let payload = payload.filter(|payload| index::rows(payload).is_ok());
-        if let Some(payload) = &payload {
-            blocks.keep(volume, number, payload);
-        }
+        let what = "the checksum of this block of the index fails";
+        let damaged = || VaultError::damaged(&self.path, block_at(&self.facts, number), what);
+        let payload = payload.filter(|payload| index::rows(payload).is_ok()).ok_or_else(damaged)?;
+        blocks.keep(volume, number, &payload);
         Ok(payload)
     }
 
@@ -223,16 +241,11 @@ impl Volume {
     /// The rows of a block, and what is damaged about them.
     fn rows(&self, number: usize) -> (Vec<Row>, Vec<VaultError>) {
         match self.block(&NoBlocks, number) {
-            Ok(Some(payload)) => (index::rows(&payload).unwrap_or_default(), Vec::new()),
-            Ok(None) => {
-                let what = "the checksum of this block of the index fails";
-                let damage = VaultError::damaged(&self.path, block_at(&self.facts, number), what);
-                match self.scan(number) {
-                    Ok((rows, end)) => (rows, [damage].into_iter().chain(end).collect()),
-                    Err(error) => (Vec::new(), vec![damage, error]),
-                }
-            }
-            Err(error) => (Vec::new(), vec![error]),
+            Ok(payload) => (index::rows(&payload).unwrap_or_default(), Vec::new()),
+            Err(wrong) => match self.scan(number) {
+                Ok((rows, end)) => (rows, [wrong].into_iter().chain(end).collect()),
+                Err(error) => (Vec::new(), vec![wrong, error]),
+            },
         }
     }
 
@@ -437,28 +450,43 @@ pub(crate) fn remove_unknown(disk: &dyn Disk, folder: &Path, known: &BTreeSet<(u
     Ok(removed)
 }
 
-/// The top as it was laid; else from the blocks.
+/// The top as it was laid; else from the blocks, and where one of these is not whole from what stands behind the items of the one before it.
 fn top(file: &dyn File, path: &Path, facts: &Facts) -> Result<Top, VaultError> {
     let blocks = usize::try_from(facts.blocks).unwrap_or(usize::MAX);
     let size = file.size().map_err(|error| VaultError::disk("reading", path, &error))?;
-    let whole = facts.bytes <= size;
-    if whole {
-        let laid = read(file, path, block_at(facts, blocks), length(facts.top_bytes))?;
+    if facts.bytes <= size {
+        let laid = read(file, path, block_at(facts, blocks), length(facts.top_bytes)).unwrap_or_default();
         if let Some(top) = Top::parse(&laid, blocks) {
             return Ok(top);
         }
     }
     let mut top = Top::default();
+    // Items begin behind the first seal, and each block's behind those of the one before.
+    let mut begins = Some(bytes(BLOCK_BYTES));
     for number in 0..blocks {
-        let block = read(file, path, block_at(facts, number), BLOCK_BYTES)?;
-        let Some((address, offset)) = index::block(&block, number).and_then(|payload| index::first(payload).ok())
-        else {
-            let what = "neither this block of the index nor its top is whole";
-            return Err(VaultError::damaged(path, block_at(facts, number), what));
+        let rows = read(file, path, block_at(facts, number), BLOCK_BYTES);
+        let rows = rows.map(|block| index::block(&block, number).and_then(|payload| index::rows(payload).ok()));
+        let first = match &rows {
+            Ok(Some(rows)) => rows.first().map(|row| (row.address, row.offset)),
+            _ => begins.and_then(|offset| Some((begun(file, path, offset)?, offset))),
         };
+        let Some((address, offset)) = first else {
+            let what = "neither this block of the index nor its top is whole";
+            return Err(rows.err().unwrap_or_else(|| VaultError::damaged(path, block_at(facts, number), what)));
+        };
+        begins = rows.ok().flatten().and_then(|rows| rows.last().map(|row| row.offset + row.bytes));
         top.add(address, offset);
     }
     Ok(top)
+}
+
+/// The address of the item that begins there, if one does.
+fn begun(file: &dyn File, path: &Path, offset: u64) -> Option<Address> {
+    let head = read(file, path, offset, HEADER_BYTES).ok()?;
+    let said = head.first_chunk().map_or(0, |said| length(u64::from(u32::from_le_bytes(*said))));
+    let frame = read(file, path, offset, laid_bytes(said.min(PAYLOAD_BYTES_MAX))).ok()?;
+    let (frame, _) = parse(&frame, PAYLOAD_BYTES_MAX).ok()??;
+    (!item::continues(frame.kind)).then(|| Address::new(frame.mark, frame.chain))
 }
 
 fn block_at(facts: &Facts, number: usize) -> u64 {

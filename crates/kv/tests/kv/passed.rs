@@ -132,6 +132,39 @@ fn a_load_is_not_written_again_to_get_at_what_was_written_behind_it() {
     filled.check_of(&opened(&disk, 5).kv);
 }
 
+/// The seal of what was passed had the end of the last piece for that of an entry, and a rebuild found none that ends there: the store, whole,
+/// did not open.
+#[test]
+fn what_a_kill_cut_at_the_end_of_a_segment_is_passed_and_the_ledger_is_built_anew() {
+    let mut filled = Filled::of(|_| 4000);
+    filled.house.kv.put(0, b"cut", &vec![7; 4 * 65_536], DURABLE).unwrap();
+    let begins = filled.house.kv.head(0, b"cut").unwrap().unwrap().lsn.0;
+    // The process was killed before the third segment of it was written.
+    let end = (begins / SEGMENT_BYTES + 2) * SEGMENT_BYTES;
+    let House { disk, log, kv } = filled.house;
+    drop((log, kv));
+    disk.kill();
+    let gone = |name: &String| u64::from_str_radix(name.strip_suffix(".log")?, 16).ok().filter(|first| *first >= end);
+    for name in disk.list(Path::new("log")).unwrap() {
+        if gone(&name).is_some() {
+            disk.unlink(&Path::new("log").join(name)).unwrap();
+        }
+    }
+    filled.house = opened(&disk, 2);
+    assert_eq!((filled.house.log.end().0, filled.house.kv.get(0, b"cut").unwrap()), (end, None));
+    (512..1024).for_each(|key| filled.put(key, 4000));
+    filled.overwrite(400);
+    while filled.house.kv.work(&AtOnce) {}
+    assert!(filled.house.kv.stats().passed_stretches > 8, "{:?}", filled.house.kv.stats());
+    filled.check();
+    let copy = filled.house.disk.copy();
+    copy.kill();
+    lose_ledger(&copy);
+    let built = opened(&copy, 3);
+    filled.check_of(&built.kv);
+    assert_eq!(built.kv.stats().rebuilt, 1);
+}
+
 /// The journal says itself where no entry goes on in the next segment: a load of 4 GiB took seven seconds of reading, in which nothing was given back.
 #[test]
 fn a_load_is_passed_without_a_look_into_it_where_no_entry_stands_across_its_segments() {

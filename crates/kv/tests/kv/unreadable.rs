@@ -8,7 +8,7 @@ use assent_kind::Kind;
 use assent_kv::{Durability, Kv, KvError};
 use assent_runs::AtOnce;
 use assent_sim::SimDisk;
-use assent_world::Disk;
+use assent_world::{Access, Disk, Open};
 
 use super::compactions::{House, SEGMENT_BYTES, house, merge_all};
 use super::faults::{flip, lose_ledger, opened, settle};
@@ -256,6 +256,36 @@ fn a_volume_that_has_rotted_or_cannot_be_read_gives_way_to_no_file_that_it_repla
         }
     }
     assert!(named > 2 && harmless > 10, "{named} {harmless}");
+    // So is one that was cut and cannot be opened at all: its first seal says that it was whole.
+    let cut = disk.copy();
+    cut.open(&path, Open { access: Access::Write, direct: false }).unwrap().set_size(4096).unwrap();
+    cut.kill();
+    refused(&cut, Kind::Corrupt);
+    // And a block of the disk, in which the end of the index and what stands behind it are one; and sectors that the disk refuses.
+    let blocks = (0..).map_while(|block| {
+        let rotten = disk.copy();
+        let flipped: Vec<bool> = (0..8).map(|sector| flip(&rotten, &path, block * 4096 + sector * 512)).collect();
+        rotten.kill();
+        flipped.contains(&true).then_some((rotten, Kind::Corrupt))
+    });
+    let sectors = (0..(named + harmless)).map(|sector| {
+        let refusing = disk.copy();
+        refusing.set_unreadable(&path, sector, true);
+        (refusing, Kind::Unavailable)
+    });
+    let mut counts = [0, 0];
+    for (disk, kind) in blocks.chain(sectors) {
+        let Ok(kv) = opened(&disk) else {
+            disk.kill();
+            refused(&disk, kind);
+            counts[0] += 1;
+            continue;
+        };
+        assert_eq!(kv.get(0, b"gone").unwrap(), None);
+        super::faults::holds(&kv, &model);
+        counts[1] += 1;
+    }
+    assert!(counts[0] > 4 && counts[1] > 10, "{counts:?}");
     // A disk that refuses for a while: nothing is decided upon it.
     let refusing = disk.copy();
     refusing.set_unreadable(&path, 8, true);
