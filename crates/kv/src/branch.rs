@@ -14,10 +14,10 @@ use assent_journal::Ticket;
 
 use crate::conditions::Expected;
 use crate::config::ROW_BYTES;
-use crate::keyed::{Key, Keyed};
+use crate::keyed::Keyed;
 use crate::op::Op;
 use crate::record::Effect;
-use crate::snapshot::Bounds;
+use crate::snapshot::{Bounds, Own};
 use crate::time::is_over;
 use crate::{KvError, Lease};
 
@@ -107,22 +107,23 @@ impl Work {
         self.writes.iter().map(|(keyspace, key, write)| as_op(keyspace, key, write))
     }
 
-    /// Its own writes within bounds: as many as a scan of `limit` rows can need.
+    /// Its own writes within bounds: as many as a scan of `limit` rows, or of so many bytes, can need.
     pub(crate) fn own(
         &self,
         keyspace: u32,
         (from, to): Bounds<'_>,
-        limit: usize,
+        (limit, bytes_max): (usize, u64),
         now: u64,
-    ) -> Vec<(Key, Option<Vec<u8>>)> {
+    ) -> Vec<Own> {
         let mut own = Vec::new();
-        let mut puts = 0;
+        let (mut puts, mut bytes) = (0, 0_u64);
         for (key, write) in self.writes.range(keyspace, from, to) {
-            if puts == limit {
+            if puts == limit || bytes > bytes_max {
                 break;
             }
             let put = write.as_ref().filter(|put| !is_over(put.expiry, now));
             puts += usize::from(put.is_some());
+            bytes = bytes.saturating_add(put.map_or(0, |put| u64::try_from(put.value.len()).unwrap_or(u64::MAX)));
             own.push((key.clone(), put.map(|put| put.value.clone())));
         }
         own

@@ -1,13 +1,17 @@
 //! Ranges of keys, each with what was laid over it last: what erases in flight cover.
 //!
 //! Walk: [`Covers::insert`] lays a range over what is there and cuts it · [`Covers::get`] asks for one key, with
-//! one look into a tree of disjoint pieces.
+//! one look into a tree of disjoint pieces · [`Covers::pass`] lets all go that was laid up to a place: nobody sees it any more, and it is
+//! swept out when as many pieces have come again, so that a piece is visited a few times however many ranges came and went.
 //! Deliberately absent: keys. Those are in [`crate::keyed`].
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use crate::keyed::Key;
+
+/// Pieces that are never swept out.
+const FEW: usize = 64;
 
 /// From a key to an exclusive end, or to the last key of the keyspace.
 pub(crate) type Span<'a> = (&'a [u8], Option<&'a [u8]>);
@@ -19,20 +23,25 @@ type Piece<T> = (Option<Key>, T);
 pub(crate) struct Covers<T> {
     /// Disjoint, none of them empty.
     spaces: BTreeMap<u32, BTreeMap<Key, Piece<T>>>,
+    /// What was laid with this, or with less, lies there no more.
+    passed: Option<T>,
+    pieces: usize,
+    /// So many are swept.
+    sweeps_at: usize,
 }
 
 impl<T> Default for Covers<T> {
     fn default() -> Self {
-        Self { spaces: BTreeMap::new() }
+        Self { spaces: BTreeMap::new(), passed: None, pieces: 0, sweeps_at: FEW }
     }
 }
 
-impl<T: Copy + PartialEq> Covers<T> {
+impl<T: Copy + Ord> Covers<T> {
     /// What lies over this key.
     pub(crate) fn get(&self, keyspace: u32, key: &[u8]) -> Option<T> {
         let up_to = (Bound::Unbounded, Bound::Included(key));
         let (_, (to, what)) = self.spaces.get(&keyspace)?.range::<[u8], _>(up_to).next_back()?;
-        ends_behind(to.as_deref(), key).then_some(*what)
+        (ends_behind(to.as_deref(), key) && Some(*what) > self.passed).then_some(*what)
     }
 
     /// Lays a range over all that is there. An empty one covers nothing.
@@ -40,7 +49,11 @@ impl<T: Copy + PartialEq> Covers<T> {
         if !ends_behind(to, from) {
             return;
         }
+        if self.pieces >= self.sweeps_at {
+            self.sweep();
+        }
         let space = self.spaces.entry(keyspace).or_default();
+        let before_it = space.len();
         // What begins before it and reaches into it keeps what is before it, and what is behind it.
         let before = (Bound::Unbounded, Bound::Excluded(from));
         let reaching = space.range_mut::<[u8], _>(before).next_back();
@@ -57,19 +70,21 @@ impl<T: Copy + PartialEq> Covers<T> {
             space.insert(to.into(), (end, old));
         }
         space.insert(from.into(), (to.map(Key::from), what));
+        self.pieces = self.pieces - before_it + space.len();
     }
 
-    /// Takes away what still lies there of a range that was laid with this.
-    pub(crate) fn remove(&mut self, keyspace: u32, (from, to): Span<'_>, what: T) {
-        let Some(space) = self.spaces.get_mut(&keyspace) else { return };
-        if ends_behind(to, from) {
-            let pieces = space.range::<[u8], _>(between(from, to)).filter(|(_, (_, over))| *over == what);
-            let pieces: Vec<Key> = pieces.map(|(key, _)| key.clone()).collect();
-            pieces.iter().for_each(|key| _ = space.remove(key));
+    /// What was laid with this or with less lies there no more; what will be laid is laid with more.
+    pub(crate) fn pass(&mut self, what: T) {
+        self.passed = self.passed.max(Some(what));
+    }
+
+    fn sweep(&mut self) {
+        for space in self.spaces.values_mut() {
+            space.retain(|_, (_, what)| Some(*what) > self.passed);
         }
-        if space.is_empty() {
-            self.spaces.remove(&keyspace);
-        }
+        self.spaces.retain(|_, space| !space.is_empty());
+        self.pieces = self.spaces.values().map(BTreeMap::len).sum();
+        self.sweeps_at = FEW.max(self.pieces.saturating_mul(2));
     }
 }
 
@@ -98,7 +113,6 @@ mod tests {
             let mut rng = Rng::new(seed);
             let mut covers = Covers::default();
             let mut plain: [Option<u64>; 16] = [None; 16];
-            let mut laid = Vec::new();
             for what in 0..30 {
                 let (from, to) = (rng.index(16), rng.index(17));
                 let ends = rng.below(4) > 0;
@@ -107,20 +121,41 @@ mod tests {
                 let end = if ends { to } else { 16 };
                 covers.insert(0, span, what);
                 plain.get_mut(from..end).into_iter().flatten().for_each(|at| *at = Some(what));
-                laid.push((first, ends.then_some([u8::try_from(to).unwrap()]), what));
                 if rng.below(3) == 0 {
-                    let (first, to, what) = laid.swap_remove(rng.index(laid.len()));
-                    covers.remove(0, (&first, to.as_ref().map(<[u8; 1]>::as_slice)), what);
-                    plain.iter_mut().filter(|at| **at == Some(what)).for_each(|at| *at = None);
+                    let passed = rng.below(what + 1);
+                    covers.pass(passed);
+                    plain.iter_mut().filter(|at| at.is_some_and(|what| what <= passed)).for_each(|at| *at = None);
+                }
+                if rng.below(5) == 0 {
+                    covers.sweep();
                 }
                 for (key, what) in plain.iter().enumerate() {
                     assert_eq!(covers.get(0, &[u8::try_from(key).unwrap()]), *what, "seed {seed}, key {key}");
                     assert_eq!(covers.get(1, &[0]), None);
                 }
             }
-            laid.drain(..)
-                .for_each(|(first, to, what)| covers.remove(0, (&first, to.as_ref().map(|to| &to[..])), what));
+            assert_eq!(covers.pieces, covers.spaces.values().map(BTreeMap::len).sum::<usize>(), "seed {seed}");
+            covers.pass(30);
+            covers.sweep();
             assert!(covers.spaces.is_empty(), "seed {seed}");
         }
+    }
+    #[test]
+    fn however_many_ranges_come_and_go_a_piece_is_visited_a_few_times() {
+        const MANY: u64 = 20_000;
+        let mut covers = Covers::default();
+        let key = |number: u64| number.to_be_bytes();
+        // The same wide range again and again, then as many small ones in it: one by one, each that goes would look at all of these.
+        (0..MANY).for_each(|_| covers.insert(0, (&key(0), Some(&key(2 * MANY))), 1));
+        for number in 0..MANY {
+            covers.insert(0, (&key(2 * number), Some(&key(2 * number + 1))), 2);
+        }
+        (0..MANY).for_each(|_| covers.pass(1));
+        assert_eq!([0, 1, 2, 3].map(|number| covers.get(0, &key(number))), [Some(2), None, Some(2), None]);
+        covers.pass(2);
+        assert_eq!(covers.get(0, &key(0)), None);
+        // And what went makes room when others come.
+        (0..=4 * MANY).for_each(|number| covers.insert(1, (&key(number), Some(&key(number + 1))), 3));
+        assert_eq!(covers.spaces.keys().collect::<Vec<_>>(), [&1]);
     }
 }

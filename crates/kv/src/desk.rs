@@ -333,11 +333,11 @@ impl Desk {
             return None;
         }
         let staged = self.queue.pop_front()?;
-        for effect @ Effect { keyspace, key, became } in &staged.effects {
-            self.rows_bytes = self.rows_bytes.saturating_sub(effect.row_bytes());
-            if let Became::Erased { to } = became {
-                self.erased.remove(*keyspace, (key, to.as_deref()), staged.ticket.end);
-            }
+        let rows_bytes = staged.effects.iter().map(Effect::row_bytes).sum();
+        self.rows_bytes = self.rows_bytes.saturating_sub(rows_bytes);
+        self.erased.pass(staged.ticket.end);
+        if self.queue.is_empty() {
+            self.erased = Covers::default();
         }
         self.under_way.get_mut().goes(&staged.effects);
         match staged.turn {

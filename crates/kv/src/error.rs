@@ -41,7 +41,7 @@ pub enum KvError {
     /// A part of an operation beyond its limit. Nothing has been written.
     #[error("{part} of {bytes} bytes; at most {limit} are taken")]
     Size {
-        /// Key, value, metadata, batch, branch or scan.
+        /// Key, value, metadata, batch, branch, row or scan.
         part: &'static str,
         /// How many bytes it has.
         bytes: u64,

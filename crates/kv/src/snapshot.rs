@@ -4,9 +4,11 @@
 //! A read takes no lock, and never waits for a write, a sync or a merge.
 
 use std::fmt;
+use std::iter::Peekable;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::vec;
 
 use assent_ids::Lsn;
 use assent_journal::Log;
@@ -20,7 +22,7 @@ use crate::ledger::{self, Ledger};
 use crate::record::Place;
 use crate::time::{Time, is_over};
 use crate::values::{Bytes, Set, Values};
-use crate::view::View;
+use crate::view::{View, Walk};
 
 /// A value with what is kept beside it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,6 +81,36 @@ impl From<ledger::Head> for Head {
 
 /// Rows of a scan: keys and values in key order.
 pub type Rows = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// How much of a range is gathered at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Most {
+    /// Rows.
+    pub rows: usize,
+    /// Bytes of them all: keys, values, and `row_bytes` for each.
+    pub bytes: u64,
+    /// What each takes beside its key and its value.
+    pub row_bytes: u64,
+}
+
+/// The first rows of a range.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// In key order.
+    pub rows: Rows,
+    /// There are others behind the last of them.
+    pub more: bool,
+}
+
+/// Why no more is gathered.
+enum Ended {
+    /// There is no more.
+    All,
+    /// So many rows are wanted.
+    Rows,
+    /// With the next one there would be so many bytes.
+    Bytes(u64),
+}
 
 pub(crate) type Bounds<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 
@@ -194,50 +226,82 @@ impl Shared {
         Ok(bytes)
     }
 
-    /// A range of a view, with a branch's own writes laid over it.
-    fn scan(
+    /// A range of a view, with a branch's own writes laid over it. No value is read that is not gathered.
+    fn gather(
         &self,
         (set, view): (&Set, &View),
         keyspace: u32,
         bounds: Bounds<'_>,
-        limit: usize,
-        own: Vec<(Key, Option<Vec<u8>>)>,
+        most: Most,
+        own: Vec<Own>,
         passes: &mut u64,
-    ) -> Result<Rows, KvError> {
-        let mut theirs = view.range(keyspace, bounds).within(*passes);
-        let mut next = theirs.step()?;
-        let mut own = own.into_iter().peekable();
-        let mut rows = Rows::new();
-        let mut gathered = 0_u64;
-        while rows.len() < limit {
-            let first_is_own = match (own.peek(), &next) {
-                (None, None) => break,
-                (Some(_), None) => true,
-                (None, Some(_)) => false,
-                (Some((mine, _)), Some((theirs, _))) => mine <= theirs,
-            };
-            let row = if first_is_own {
-                let mine = own.next();
-                // Its own write stands over the one that it saw.
-                if next.as_ref().map(|(key, _)| key) == mine.as_ref().map(|(key, _)| key) {
-                    next = theirs.step()?;
-                }
-                mine.and_then(|(key, value)| Some((key.to_vec(), value?)))
-            } else {
-                let row = std::mem::replace(&mut next, theirs.step()?);
-                let fetched = row
-                    .map(|(key, head)| Ok::<_, KvError>((key.to_vec(), self.fetch(set, keyspace, &key, head)?.value)));
-                fetched.transpose()?
-            };
-            let Some((key, value)) = row else { continue };
-            gathered += u64::try_from(key.len() + value.len()).unwrap_or(u64::MAX);
-            if gathered > self.scan_bytes_max {
-                return Err(KvError::Size { part: "scan", bytes: gathered, limit: self.scan_bytes_max });
+    ) -> Result<(Rows, Ended), KvError> {
+        let theirs = view.range(keyspace, bounds).within(*passes);
+        let mut both = Both { theirs, next: None, own: own.into_iter().peekable() };
+        let (mut rows, mut gathered) = (Rows::new(), 0_u64);
+        let ended = loop {
+            let Some((key, value)) = both.step()? else { break Ended::All };
+            if rows.len() >= most.rows {
+                break Ended::Rows;
             }
-            rows.push((key, value));
+            let value_bytes = match &value {
+                Seen::Own(value) => u64::try_from(value.len()).unwrap_or(u64::MAX),
+                Seen::Theirs(head) => head.place.value_bytes.into(),
+            };
+            let row_bytes = most.row_bytes.saturating_add(u64::try_from(key.len()).unwrap_or(u64::MAX));
+            gathered = gathered.saturating_add(row_bytes).saturating_add(value_bytes);
+            if gathered > most.bytes {
+                break Ended::Bytes(gathered);
+            }
+            let value = match value {
+                Seen::Own(value) => value,
+                Seen::Theirs(head) => self.fetch(set, keyspace, &key, head)?.value,
+            };
+            rows.push((key.to_vec(), value));
+        };
+        *passes = both.theirs.passes_left();
+        Ok((rows, ended))
+    }
+}
+
+/// What a branch wrote; none if it deletes.
+pub(crate) type Own = (Key, Option<Vec<u8>>);
+
+/// A value of a range, or where it is.
+enum Seen {
+    Own(Vec<u8>),
+    Theirs(ledger::Head),
+}
+
+/// What a branch sees of a range.
+struct Both<'v> {
+    theirs: Walk<'v>,
+    /// The next of theirs, once that was looked for.
+    next: Option<Option<(Key, ledger::Head)>>,
+    own: Peekable<vec::IntoIter<Own>>,
+}
+
+impl Both<'_> {
+    fn step(&mut self) -> Result<Option<(Key, Seen)>, KvError> {
+        loop {
+            let next = match &mut self.next {
+                Some(next) => next,
+                empty => empty.insert(self.theirs.step()?),
+            };
+            let theirs = next.as_ref().map(|(key, _)| key);
+            let Some((mine, value)) = self.own.next_if(|(mine, _)| theirs.is_none_or(|theirs| mine <= theirs)) else {
+                let Some((key, head)) = next.take() else { return Ok(None) };
+                self.next = None;
+                return Ok(Some((key, Seen::Theirs(head))));
+            };
+            // Its own write stands over the one that it saw.
+            if theirs == Some(&mine) {
+                self.next = None;
+            }
+            if let Some(value) = value {
+                return Ok(Some((mine, Seen::Own(value))));
+            }
         }
-        *passes = theirs.passes_left();
-        Ok(rows)
     }
 }
 
@@ -285,6 +349,18 @@ impl Snapshot {
         head.map(|head| self.shared.fetch(&self.set, keyspace, key, head)).transpose()
     }
 
+    /// The same, if the value is no longer than so many bytes; else it is not read.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    pub fn entry_within(&self, keyspace: u32, key: &[u8], most: u64) -> Result<Option<Within>, KvError> {
+        let Some(head) = self.view.find(keyspace, key)? else { return Ok(None) };
+        if u64::from(head.place.value_bytes) > most {
+            return Ok(Some(Within::Longer(head.into())));
+        }
+        Ok(Some(Within::Value(self.shared.fetch(&self.set, keyspace, key, head)?)))
+    }
+
     /// What is known of a key; its value is not read.
     ///
     /// # Errors
@@ -298,25 +374,24 @@ impl Snapshot {
     /// # Errors
     /// As [`Snapshot::get`]; [`KvError::Size`] if the rows are more than `scan_bytes_max` bytes.
     pub fn scan(&self, keyspace: u32, from: Bound<&[u8]>, to: Bound<&[u8]>, limit: usize) -> Result<Rows, KvError> {
-        let mut passes = u64::MAX;
-        self.scan_within(keyspace, from, to, limit, &mut passes)
+        self.scan_over(keyspace, (from, to), limit, Vec::new())
     }
 
-    /// As [`Snapshot::scan`] for somebody who may not walk for long: there may be any number of keys in a range that were deleted, were
-    /// erased or have expired, and whose rows are still there. No more than `passes` of them are stepped over; what is left of those stands
-    /// there afterwards.
+    /// As many rows of a range as that, for somebody who may not read or walk for long: there may be any number of keys in a range that were
+    /// deleted, were erased or have expired, and whose rows are still there. No more than `passes` of them are stepped over; what is
+    /// left of those stands there afterwards. No value is read that is not answered.
     ///
     /// # Errors
-    /// `Busy` where there are more; as [`Snapshot::scan`].
-    pub fn scan_within(
+    /// As [`Snapshot::get`]; [`KvError::Size`] if the first row alone is more; `Busy` where more dead keys stand in between.
+    pub fn page(
         &self,
         keyspace: u32,
         from: Bound<&[u8]>,
         to: Bound<&[u8]>,
-        limit: usize,
+        most: Most,
         passes: &mut u64,
-    ) -> Result<Rows, KvError> {
-        self.scan_over(keyspace, (from, to), limit, Vec::new(), passes)
+    ) -> Result<Page, KvError> {
+        self.page_over(keyspace, (from, to), most, Vec::new(), passes)
     }
 
     /// What is known of the first `limit` keys of a range, in key order; no value is read.
@@ -334,7 +409,7 @@ impl Snapshot {
         self.heads_within(keyspace, from, to, limit, &mut passes)
     }
 
-    /// The same for somebody who may not walk for long, as [`Snapshot::scan_within`].
+    /// The same for somebody who may not walk for long, as [`Snapshot::page`].
     ///
     /// # Errors
     /// `Busy` where there are more; as [`Snapshot::heads`].
@@ -375,15 +450,36 @@ impl Snapshot {
         Ok(found(head, value))
     }
 
+    /// All of them, or an error.
     pub(crate) fn scan_over(
         &self,
         keyspace: u32,
         bounds: Bounds<'_>,
-        limit: usize,
-        own: Vec<(Key, Option<Vec<u8>>)>,
-        passes: &mut u64,
+        rows: usize,
+        own: Vec<Own>,
     ) -> Result<Rows, KvError> {
-        self.shared.scan((&self.set, &self.view), keyspace, bounds, limit, own, passes)
+        let (bytes, mut passes) = (self.shared.scan_bytes_max, u64::MAX);
+        let most = Most { rows, bytes, row_bytes: 0 };
+        match self.shared.gather((&self.set, &self.view), keyspace, bounds, most, own, &mut passes)? {
+            (_, Ended::Bytes(bytes)) => Err(KvError::Size { part: "scan", bytes, limit: most.bytes }),
+            (rows, Ended::All | Ended::Rows) => Ok(rows),
+        }
+    }
+
+    pub(crate) fn page_over(
+        &self,
+        keyspace: u32,
+        bounds: Bounds<'_>,
+        most: Most,
+        own: Vec<Own>,
+        passes: &mut u64,
+    ) -> Result<Page, KvError> {
+        match self.shared.gather((&self.set, &self.view), keyspace, bounds, most, own, passes)? {
+            (rows, Ended::Bytes(bytes)) if rows.is_empty() => {
+                Err(KvError::Size { part: "row", bytes, limit: most.bytes })
+            }
+            (rows, ended) => Ok(Page { rows, more: !matches!(ended, Ended::All) }),
+        }
     }
 
     pub(crate) fn set(&self) -> &Set {

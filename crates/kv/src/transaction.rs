@@ -25,7 +25,7 @@ use crate::lease::Lease;
 use crate::line::Place;
 use crate::op::{Durability, Op};
 use crate::record::{self, Effects, KIND_BATCH, KIND_COMMIT, KIND_PREPARE, KIND_ROLLBACK, Laid};
-use crate::snapshot::{Found, Rows};
+use crate::snapshot::{Bounds, Found, Most, Own, Page, Rows, Snapshot};
 use crate::time::is_over;
 use crate::{Kv, KvError, Pending};
 
@@ -47,9 +47,12 @@ enum Admitted {
 }
 
 /// A branch's own word on a key, or the snapshot that has it.
-enum Seen {
+#[derive(Debug)]
+pub enum InBranch {
+    /// It wrote the key, or removed it.
     Own(Option<Found>),
-    Before(Arc<Lease>),
+    /// It did neither, and sees what stands here.
+    Before(Arc<Snapshot>),
 }
 
 impl Kv {
@@ -84,29 +87,35 @@ impl Kv {
     /// # Errors
     /// As [`Kv::branch_get`].
     pub fn branch_entry(&self, xid: &Xid, keyspace: u32, key: &[u8]) -> Result<Option<Found>, KvError> {
-        let lives = |expiry| expiry == 0 || !is_over(expiry, self.shared.time.now_ms());
-        let seen =
-            {
-                let mut desk = self.desk();
-                let work = active(&mut desk, xid, "a read")?;
-                match work.writes.get(keyspace, key) {
-                    Some(own) => Seen::Own(own.as_ref().filter(|put| lives(put.expiry)).map(
-                        |Put { value, metadata, expiry }| Found {
-                            value: value.clone(),
-                            metadata: metadata.clone(),
-                            lsn: Lsn::ZERO,
-                            committed: Lsn::ZERO,
-                            modified: 0,
-                            expiry: *expiry,
-                        },
-                    )),
-                    None => Seen::Before(self.view(work)),
-                }
-            };
-        match seen {
-            Seen::Own(found) => Ok(found),
-            Seen::Before(snapshot) => snapshot.entry(keyspace, key),
+        match self.branch_look(xid, keyspace, key)? {
+            InBranch::Own(found) => Ok(found),
+            InBranch::Before(snapshot) => snapshot.entry(keyspace, key),
         }
+    }
+
+    /// What a branch itself made of a key, else where it looks for it: for somebody who may not read for long, or wants to read elsewhere.
+    ///
+    /// # Errors
+    /// As [`Kv::branch_get`]; no value is read.
+    pub fn branch_look(&self, xid: &Xid, keyspace: u32, key: &[u8]) -> Result<InBranch, KvError> {
+        let lives = |expiry| expiry == 0 || !is_over(expiry, self.shared.time.now_ms());
+        let view = {
+            let mut desk = self.desk();
+            let work = active(&mut desk, xid, "a read")?;
+            if let Some(own) = work.writes.get(keyspace, key) {
+                let put = own.as_ref().filter(|put| lives(put.expiry));
+                return Ok(InBranch::Own(put.map(|Put { value, metadata, expiry }| Found {
+                    value: value.clone(),
+                    metadata: metadata.clone(),
+                    lsn: Lsn::ZERO,
+                    committed: Lsn::ZERO,
+                    modified: 0,
+                    expiry: *expiry,
+                })));
+            }
+            self.view(work)
+        };
+        view.look().map(InBranch::Before)
     }
 
     /// A range within a branch: as of its snapshot, its own writes laid over it.
@@ -121,14 +130,39 @@ impl Kv {
         to: Bound<&[u8]>,
         limit: usize,
     ) -> Result<Rows, KvError> {
-        let (view, own) = {
-            let mut desk = self.desk();
-            let work = active(&mut desk, xid, "a scan")?;
-            let now = self.shared.time.now_ms();
-            (self.view(work), work.own(keyspace, (from, to), limit, now))
-        };
+        let (view, own) = self.branch_range(xid, keyspace, (from, to), (limit, u64::MAX))?;
+        view.look()?.scan_over(keyspace, (from, to), limit, own)
+    }
+
+    /// As many rows of a range within a branch as that, as [`crate::Snapshot::page`]; it steps over all dead keys.
+    ///
+    /// # Errors
+    /// As [`Kv::branch_get`]; [`KvError::Size`] if the first row alone is more.
+    pub fn branch_page(
+        &self,
+        xid: &Xid,
+        keyspace: u32,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+        most: Most,
+    ) -> Result<Page, KvError> {
+        let (view, own) = self.branch_range(xid, keyspace, (from, to), (most.rows.saturating_add(1), most.bytes))?;
         let mut passes = u64::MAX;
-        view.look()?.scan_over(keyspace, (from, to), limit, own, &mut passes)
+        view.look()?.page_over(keyspace, (from, to), most, own, &mut passes)
+    }
+
+    /// What a branch looks from, and of what it wrote itself so many puts and bytes of a range, or one more.
+    fn branch_range(
+        &self,
+        xid: &Xid,
+        keyspace: u32,
+        bounds: Bounds<'_>,
+        most: (usize, u64),
+    ) -> Result<(Arc<Lease>, Vec<Own>), KvError> {
+        let mut desk = self.desk();
+        let work = active(&mut desk, xid, "a scan")?;
+        let now = self.shared.time.now_ms();
+        Ok((self.view(work), work.own(keyspace, bounds, most, now)))
     }
 
     fn view(&self, work: &mut Work) -> Arc<Lease> {

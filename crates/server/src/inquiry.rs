@@ -13,6 +13,7 @@ use assent_coordinator::{Digest, Operator};
 use assent_ids::{ResourceId, TxId};
 use assent_journal::Log;
 use assent_kind::Kind;
+use assent_kv::Snapshot;
 use assent_wire::{self as wire, Answer, Detail, LogQuery, LogState, Long, OperatorWord, PAYLOAD_BYTES_MAX, Request};
 use assent_world::Gate;
 use assent_xa::Outcome;
@@ -53,6 +54,8 @@ pub(crate) enum Inquiry {
     },
     /// A value that is longer than a frame.
     Value {
+        /// As of when; else as it is by then.
+        of: Option<Arc<Snapshot>>,
         keyspace: u32,
         key: Vec<u8>,
     },
@@ -77,6 +80,19 @@ impl Inquiry {
             Request::TxVerify { kept } => Self::Verify(kept.map(|(number, digest)| (number, Digest(digest)))),
             _ => return None,
         })
+    }
+
+    /// Whether nothing is changed by it.
+    const fn is_a_read(&self) -> bool {
+        match self {
+            Self::Log(..)
+            | Self::Verify(_)
+            | Self::Check
+            | Self::Walk(_)
+            | Self::Keyspaces { .. }
+            | Self::Value { .. } => true,
+            Self::Force(..) | Self::Forget(..) | Self::Compact | Self::Create(_) | Self::Drop(_) => false,
+        }
     }
 }
 
@@ -227,6 +243,10 @@ fn queue(visit: &mut Visit<'_>, inquiry: Inquiry, behind: &Inquiries) {
 pub(crate) fn serve(shared: &Shared, inquiries: &Inquiries, log: Option<&Arc<dyn Log>>) {
     while let Some((asked, inquiry, timed, caller)) = inquiries.take() {
         let Asked { desk, token, request } = asked;
+        // Nothing but an answer that nobody waits for any more.
+        if inquiry.is_a_read() && caller.is_gone() {
+            continue;
+        }
         let answered = answer(shared, log, inquiry, (request, &caller));
         if let Some(timed) = timed {
             timed.ends(shared, answered.is_err());
@@ -288,7 +308,7 @@ fn answer(
         Inquiry::Drop(name) => keyspaces::drop(shared, &name, mark),
         Inquiry::Keyspaces { name, after } => keyspaces::list(shared, name.as_deref(), after.as_deref(), mark),
         Inquiry::Walk(range) => range.walk(shared, mark),
-        Inquiry::Value { keyspace, key } => return objects::value(shared, keyspace, &key, mark),
+        Inquiry::Value { of, keyspace, key } => return objects::value(shared, of, (keyspace, &key), mark),
     };
     frame.map(Answered::Frame)
 }

@@ -4,8 +4,11 @@
 //! gets it alone · a value that is longer than a frame is read by the [`Inquiry::Value`](crate::inquiry::Inquiry) thread, so that no
 //! desk reads for long.
 
+use std::sync::Arc;
+
+use assent_ids::Xid;
 use assent_kind::Kind;
-use assent_kv::{Found, Head, Kv, KvError, Snapshot, Within};
+use assent_kv::{Found, Head, InBranch, Kv, KvError, Snapshot, Within};
 use assent_wire::{Answer, Long, Look, Object, Row, Rows, Scan};
 
 use crate::inquiry::{self, Inquiry};
@@ -24,13 +27,26 @@ const KEY_HEAD_BYTES: usize = 4;
 /// A value beside its bytes.
 const VALUE_HEAD_BYTES: usize = 4;
 
-/// A key's value as of now. One that is longer than a frame leaves in parts, and is read by another thread.
-pub(crate) fn get(visit: &mut Visit<'_>, kv: &Kv, keyspace: u32, key: &[u8]) {
-    let fits = frame_bytes_max(visit.shared).saturating_sub(HEAD_BYTES + VALUE_HEAD_BYTES);
-    let most = if visit.is_long() { u64::try_from(fits).unwrap_or(u64::MAX) } else { u64::MAX };
-    match kv.entry_within(keyspace, key, most) {
+/// A key's value, of a branch or as of now. One that is longer than a frame leaves in parts, and is read by another thread.
+pub(crate) fn get(visit: &mut Visit<'_>, kv: &Kv, xid: Option<&Xid>, keyspace: u32, key: &[u8]) {
+    let most = frame_bytes_max(visit.shared).saturating_sub(HEAD_BYTES + VALUE_HEAD_BYTES);
+    let most = u64::try_from(most).unwrap_or(u64::MAX);
+    let (found, of) = match xid.map(|xid| kv.branch_look(xid, keyspace, key)) {
+        None => (kv.entry_within(keyspace, key, most), None),
+        Some(Ok(InBranch::Before(snapshot))) => (snapshot.entry_within(keyspace, key, most), Some(snapshot)),
+        Some(Ok(InBranch::Own(found))) => return visit.answer_value(found.map(|found| found.value)),
+        Some(Err(error)) => return refuse(visit, &error),
+    };
+    match found {
         Ok(Some(Within::Value(found))) => visit.answer(&Answer::Value(Some(&found.value))),
-        Ok(Some(Within::Longer(_))) => inquiry::ask_store(visit, Inquiry::Value { keyspace, key: key.to_vec() }),
+        Ok(Some(Within::Longer(_))) if visit.is_long() => {
+            inquiry::ask_store(visit, Inquiry::Value { of, keyspace, key: key.to_vec() });
+        }
+        Ok(Some(Within::Longer(head))) => {
+            let limit = frame_bytes_max(visit.shared);
+            let message = format!("a value of {} bytes; a message has at most {limit}", head.value_bytes);
+            visit.error(Kind::Invalid, &message);
+        }
         Ok(None) => visit.answer(&Answer::Value(None)),
         Err(error) => refuse(visit, &error),
     }
@@ -39,13 +55,13 @@ pub(crate) fn get(visit: &mut Visit<'_>, kv: &Kv, keyspace: u32, key: &[u8]) {
 /// Reads a long value, for a letter.
 pub(crate) fn value(
     shared: &Shared,
-    keyspace: u32,
-    key: &[u8],
+    of: Option<Arc<Snapshot>>,
+    (keyspace, key): (u32, &[u8]),
     mark: u64,
 ) -> Result<inquiry::Answered, (Kind, String)> {
     let Some(kv) = &shared.kv else { return Err((Kind::NotFound, "this server has no store".to_owned())) };
     let told = |error: KvError| (error.kind(), error.to_string());
-    let snapshot = kv.snapshot();
+    let snapshot = of.unwrap_or_else(|| Arc::new(kv.snapshot()));
     let bytes = snapshot.head(keyspace, key).map_err(told)?.map_or(0, |head| value_bytes(&head));
     // Room before memory.
     let share = shared.budget.take(bytes + HEAD_BYTES + VALUE_HEAD_BYTES)?;

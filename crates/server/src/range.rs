@@ -8,7 +8,7 @@
 
 use std::ops;
 
-use assent_kv::{Kv, KvError, Rows, Snapshot};
+use assent_kv::{Kv, KvError, Most, Page, Snapshot};
 use assent_wire::{Answer, Bound, Found, Scan};
 
 use crate::inquiry::{self, Refusal};
@@ -18,11 +18,9 @@ use crate::shared::Shared;
 
 /// Dead keys that a desk steps over for one request: about as long as it takes to lay an answer.
 pub(crate) const PASSES_MAX: u64 = 4096;
-/// Rows that are fetched at a time.
-const SCAN_ROWS: usize = 64;
 /// What an answer has beside its rows, and each row beside its bytes.
 const PAIRS_HEAD_BYTES: usize = 1;
-const PAIR_HEAD_BYTES: usize = 8;
+const PAIR_HEAD_BYTES: u64 = 8;
 
 /// What is told of the keys of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,30 +44,47 @@ pub(crate) struct Range {
 
 /// The keys of a range with their values.
 pub(crate) fn scan(visit: &mut Visit<'_>, kv: &Kv, scan: &Scan<'_>) {
-    let most = objects::frame_bytes_max(visit.shared);
-    let (from, to) = (bound(scan.from), bound(scan.to));
-    let gathered = if let Some(xid) = &scan.xid {
-        gather(scan, most, |behind, rows| kv.branch_scan(xid, scan.keyspace, behind.unwrap_or(from), to, rows))
+    let (from, to, most) = (bound(scan.from), bound(scan.to), most(visit.shared, scan));
+    let page = if let Some(xid) = &scan.xid {
+        kv.branch_page(xid, scan.keyspace, from, to, most)
     } else {
         let (snapshot, mut passes) = (kv.snapshot(), PASSES_MAX);
-        let fetch = |behind: Behind<'_>, rows| {
-            snapshot.scan_within(scan.keyspace, behind.unwrap_or(from), to, rows, &mut passes)
-        };
-        match gather(scan, most, fetch) {
+        match snapshot.page(scan.keyspace, from, to, most, &mut passes) {
             Err(KvError::Busy { .. }) => {
                 return inquiry::ask_walk(visit, Range::of(snapshot, scan, Told::Pairs));
             }
-            gathered => gathered,
+            page => page,
         }
     };
-    match gathered {
-        Ok((rows, more)) => visit.answer(&pairs(&rows, more)),
-        Err(error) => visit.error(error.kind(), &error.to_string()),
+    match page {
+        Ok(page) => visit.answer(&pairs(&page)),
+        Err(error) => {
+            let (kind, message) = told(visit.shared, &error);
+            visit.error(kind, &message);
+        }
     }
 }
 
-fn pairs(rows: &Rows, more: bool) -> Answer<'_> {
-    Answer::Pairs { more, pairs: rows.iter().map(|(key, value)| Found { key, value }).collect() }
+/// What fits a message. A first row that does not is answered with the limit that it breaks.
+fn most(shared: &Shared, scan: &Scan<'_>) -> Most {
+    let rows = usize::try_from(scan.limit).unwrap_or(usize::MAX).min(objects::READS_MAX);
+    let bytes = objects::frame_bytes_max(shared).saturating_sub(PAIRS_HEAD_BYTES);
+    Most { rows, bytes: u64::try_from(bytes).unwrap_or(u64::MAX), row_bytes: PAIR_HEAD_BYTES }
+}
+
+/// The caller may know the limit of a message, but not what of it is a row's.
+fn told(shared: &Shared, error: &KvError) -> Refusal {
+    let message = match error {
+        KvError::Size { part: part @ "row", bytes, .. } => {
+            format!("a {part} of {bytes} bytes; a message has at most {}", objects::frame_bytes_max(shared))
+        }
+        error => error.to_string(),
+    };
+    (error.kind(), message)
+}
+
+fn pairs(page: &Page) -> Answer<'_> {
+    Answer::Pairs { more: page.more, pairs: page.rows.iter().map(|(key, value)| Found { key, value }).collect() }
 }
 
 impl Range {
@@ -81,18 +96,18 @@ impl Range {
 
     /// Walks it to its end, or until a message is full.
     pub(crate) fn walk(&self, shared: &Shared, mark: u64) -> Result<Vec<u8>, Refusal> {
-        let (told, most) = (|error: KvError| (error.kind(), error.to_string()), objects::frame_bytes_max(shared));
+        let told = |error: KvError| told(shared, &error);
         let Self { snapshot, keyspace, limit, .. } = self;
         let scan = Scan { xid: None, keyspace: *keyspace, from: end(&self.from), to: end(&self.to), limit: *limit };
+        let mut passes = u64::MAX;
         match self.told {
             Told::Pairs => {
-                let (from, to) = (bound(scan.from), bound(scan.to));
-                let fetch = |behind: Behind<'_>, rows| snapshot.scan(*keyspace, behind.unwrap_or(from), to, rows);
-                let (rows, more) = gather(&scan, most, fetch).map_err(told)?;
-                inquiry::lay(shared, mark, &pairs(&rows, more))
+                let (from, to, most) = (bound(scan.from), bound(scan.to), most(shared, &scan));
+                let page = snapshot.page(*keyspace, from, to, most, &mut passes).map_err(told)?;
+                inquiry::lay(shared, mark, &pairs(&page))
             }
             Told::Objects { values } => {
-                let mut passes = u64::MAX;
+                let most = objects::frame_bytes_max(shared);
                 let (rows, more) = objects::gather(snapshot, &scan, (values, most), &mut passes).map_err(told)?;
                 inquiry::lay(shared, mark, &objects::rows_of(&rows, more))
             }
@@ -113,44 +128,5 @@ fn end(bound: &ops::Bound<Vec<u8>>) -> Bound<'_> {
         ops::Bound::Unbounded => Bound::Unbounded,
         ops::Bound::Included(key) => Bound::Included(key),
         ops::Bound::Excluded(key) => Bound::Excluded(key),
-    }
-}
-
-/// Where rows go on; nothing: where the range begins.
-type Behind<'a> = Option<ops::Bound<&'a [u8]>>;
-
-fn gather(
-    scan: &Scan<'_>,
-    bytes_max: usize,
-    mut fetch: impl FnMut(Behind<'_>, usize) -> Result<Rows, KvError>,
-) -> Result<(Rows, bool), KvError> {
-    let limit = usize::try_from(scan.limit).unwrap_or(usize::MAX).min(objects::READS_MAX);
-    let mut rows = Rows::new();
-    let mut bytes = PAIRS_HEAD_BYTES;
-    let mut at_once = SCAN_ROWS;
-    loop {
-        let behind = rows.last().map(|(key, _)| ops::Bound::Excluded(key.as_slice()));
-        let wanted = at_once.min((limit - rows.len()).saturating_add(1));
-        let fetched = match fetch(behind, wanted) {
-            // Large values: fewer at a time. One alone that is too large is the caller's to know.
-            Err(KvError::Size { .. }) if at_once > 1 => {
-                at_once /= 2;
-                continue;
-            }
-            fetched => fetched?,
-        };
-        let last = fetched.len() < wanted;
-        for row in fetched {
-            let taken = PAIR_HEAD_BYTES + row.0.len() + row.1.len();
-            // The first row goes in any case: alone and too large, it is answered with the limit it breaks.
-            if rows.len() == limit || (!rows.is_empty() && bytes + taken > bytes_max) {
-                return Ok((rows, true));
-            }
-            bytes += taken;
-            rows.push(row);
-        }
-        if last {
-            return Ok((rows, false));
-        }
     }
 }

@@ -91,11 +91,7 @@ pub(crate) fn step(visit: &mut Visit<'_>, request: Request<'_>) {
             commit(visit, xid, Some(waits), |place| kv.commit_one_phase_begin_at(place, &xid));
         }
         Request::Rollback(xid) => rollback(visit, kv, xid),
-        Request::Get { xid: None, keyspace, key } => objects::get(visit, kv, keyspace, key),
-        Request::Get { xid: Some(xid), keyspace, key } => match kv.branch_get(&xid, keyspace, key) {
-            Ok(value) => visit.answer_value(value),
-            Err(error) => refuse(visit, &error),
-        },
+        Request::Get { xid, keyspace, key } => objects::get(visit, kv, xid.as_ref(), keyspace, key),
         Request::Look(look) => objects::look(visit, kv, &look),
         Request::Rows(rows) => objects::rows(visit, kv, &rows),
         Request::Write(write) => self::write(visit, kv, &write),

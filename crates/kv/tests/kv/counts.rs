@@ -13,7 +13,7 @@ use super::scripted_log::Counts;
 use super::{Desk, fresh, xid};
 
 fn cost(desk: &Desk, walk: impl FnOnce()) -> (u64, u64) {
-    let Counts { appends, syncs } = desk.log.counts();
+    let Counts { appends, syncs, .. } = desk.log.counts();
     walk();
     let after = desk.log.counts();
     (after.appends - appends, after.syncs - syncs)

@@ -8,7 +8,7 @@ use std::time::Duration;
 use assent_journal::Journal;
 use assent_kind::Kind;
 use assent_kv::{
-    Condition, Config, Durability, Expect, KEY_BYTES_MAX, Kv, KvError, METADATA_BYTES_MAX, Op, VALUE_BYTES_MAX,
+    Condition, Config, Durability, Expect, KEY_BYTES_MAX, Kv, KvError, METADATA_BYTES_MAX, Most, Op, VALUE_BYTES_MAX,
 };
 use assent_sim::{SimClock, SimDice, SimDisk};
 use assent_world::{Clock, Moment};
@@ -259,6 +259,67 @@ fn a_full_disk_refuses_writes_and_votes_and_readers_go_on_until_there_is_room() 
     assert_eq!((kv.stats().branches, kv.stats().branches_bytes), (0, 0));
 }
 
+/// However many bytes they have.
+const fn rows_of(rows: usize) -> Most {
+    Most { rows, bytes: u64::MAX, row_bytes: 0 }
+}
+
+/// A scan of one message read 64 values, of whatever length, to answer those that fitted.
+#[test]
+fn a_page_has_what_fits_it_and_no_other_value_is_read() {
+    let mut desk = fresh();
+    for key in 0..40_u8 {
+        let value = vec![key; if key % 4 == 3 { 50_000 } else { 100 }];
+        desk.kv.put(0, &[key], &value, Durability::Durable).unwrap();
+    }
+    desk = desk.again();
+    let (kv, branch) = (&desk.kv, xid(1));
+    kv.start(&branch).unwrap();
+    // It removes one, writes over one, and has one between two and one at the end of its own.
+    kv.branch_delete(&branch, 0, &[1]).unwrap();
+    for (key, bytes) in [(&[2][..], 300), (&[5, 5], 300), (&[200], 60_000)] {
+        kv.branch_put(&branch, 0, key, &vec![9; bytes]).unwrap();
+    }
+    let all = kv.branch_scan(&branch, 0, Bound::Unbounded, Bound::Unbounded, usize::MAX).unwrap();
+    assert_eq!(all.len(), 41);
+    let plain = kv.scan(0, Bound::Unbounded, Bound::Unbounded, usize::MAX).unwrap();
+    for (rows, bytes, row_bytes) in [(5, 1 << 20, 0), (64, 1000, 8), (64, 50_300, 8), (64, 50_209, 8), (2, 120_000, 8)]
+    {
+        let most = Most { rows, bytes, row_bytes };
+        for (all, branch) in [(&plain, None), (&all, Some(&branch))] {
+            let mut from = Bound::Unbounded;
+            let mut seen = Vec::new();
+            loop {
+                let reads = desk.log.counts().reads;
+                let page = match branch {
+                    None => kv.snapshot().page(0, from, Bound::Unbounded, most, &mut 0),
+                    Some(branch) => kv.branch_page(branch, 0, from, Bound::Unbounded, most),
+                };
+                let read = desk.log.counts().reads - reads;
+                let expected = &all[seen.len()..];
+                let sizes = expected.iter().map(|(key, value)| (key.len() + value.len()) as u64 + row_bytes);
+                let fit = sizes.scan(0, |sum, more| Some(*sum + more).inspect(|with| *sum = *with));
+                let fit = fit.take(rows).take_while(|sum| *sum <= bytes).count();
+                if fit == 0 {
+                    let first = &expected[0];
+                    let bytes = (first.0.len() + first.1.len()) as u64 + row_bytes;
+                    assert_eq!(page, Err(KvError::Size { part: "row", bytes, limit: most.bytes }));
+                    assert_eq!(read, 0);
+                    break;
+                }
+                let page = page.unwrap();
+                assert_eq!((&page.rows[..], page.more), (&expected[..fit], fit < expected.len()), "{most:?}");
+                assert!(read <= fit as u64, "{read} reads for {fit} rows");
+                seen.extend(page.rows);
+                if !page.more {
+                    break;
+                }
+                from = seen.last().map_or(Bound::Unbounded, |(key, _)| Bound::Excluded(key.as_slice()));
+            }
+        }
+    }
+}
+
 #[test]
 fn who_may_not_walk_for_long_passes_no_more_dead_keys_than_he_said() {
     let desk = fresh();
@@ -276,11 +337,12 @@ fn who_may_not_walk_for_long_passes_no_more_dead_keys_than_he_said() {
     for (passes, found) in [(34, Err(Kind::Busy)), (35, Ok((6, 0))), (100, Ok((6, 65)))] {
         let told = |rows: Result<usize, KvError>, left| rows.map(|rows| (rows, left)).map_err(|error| error.kind());
         let mut left = passes;
-        let rows = snapshot.scan_within(0, all.0, all.1, 10, &mut left).map(|rows| rows.len());
+        let rows = snapshot.page(0, all.0, all.1, rows_of(10), &mut left).map(|page| page.rows.len());
         assert_eq!(told(rows, left), found);
         let mut left = passes;
         let rows = snapshot.heads_within(0, all.0, all.1, 10, &mut left).map(|rows| rows.len());
         assert_eq!(told(rows, left), found);
     }
-    assert_eq!(snapshot.scan_within(0, all.0, all.1, 4, &mut 0).map(|rows| rows.len()), Ok(4));
+    let page = snapshot.page(0, all.0, all.1, rows_of(4), &mut 0).unwrap();
+    assert_eq!((page.rows.len(), page.more), (4, true));
 }

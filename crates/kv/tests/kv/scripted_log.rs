@@ -35,6 +35,8 @@ struct Inside {
 pub struct Counts {
     pub appends: u64,
     pub syncs: u64,
+    /// Entries that were asked for.
+    pub reads: u64,
 }
 
 fn disk_error(error: &std::io::Error) -> JournalError {
@@ -199,6 +201,7 @@ impl Log for ScriptedLog {
 
     fn read_at(&self, lsn: Lsn) -> Result<Entry, JournalError> {
         let mut inside = self.inside.lock().unwrap();
+        inside.counts.reads += 1;
         if !inside.closed && !inside.unwritten.is_empty() {
             self.write(&mut inside)?;
         }
