@@ -15,7 +15,7 @@ use assent_wire::Long;
 use assent_world::Moment;
 use assent_world::net::Peer;
 
-use crate::long::{Gathering, Share};
+use crate::long::{Gathering, Progress, Share};
 use crate::role::Role;
 
 /// How long a refused connection may take to read its last answer and close.
@@ -64,6 +64,8 @@ pub(crate) struct Connection {
     pub(crate) gathering: Option<Gathering>,
     /// Answers that leave part by part, and their room.
     longs: VecDeque<(Long, Share)>,
+    /// How they are taken, while there are any.
+    taken: Option<Progress>,
     /// Payload bytes of a part.
     part_bytes: usize,
     /// The beginning of a frame, and whatever came with it while its owner did not read answers.
@@ -99,6 +101,7 @@ impl Connection {
             version: 1,
             gathering: None,
             longs: VecDeque::new(),
+            taken: None,
             part_bytes: 0,
             begun: Vec::new(),
             out: Vec::new(),
@@ -219,12 +222,18 @@ impl Connection {
 
     /// Writes what waits, once if the socket takes it. `Err`: the connection is gone.
     pub(crate) fn flush(&mut self, now: Moment) -> Result<(), ()> {
+        if !self.longs.is_empty() {
+            self.taken.get_or_insert(Progress::from(now));
+        }
         while self.writable && self.refill() {
             match self.peer.write(self.out.get(self.written..).unwrap_or_default()) {
                 Ok(0) => return Err(()),
                 Ok(taken) => {
                     self.written += taken;
                     self.stalled_since = None;
+                    if let Some(progress) = &mut self.taken {
+                        progress.add(taken);
+                    }
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.writable = false,
@@ -233,7 +242,7 @@ impl Connection {
         }
         if self.backlog() == 0 && self.longs.is_empty() {
             self.empty();
-            self.stalled_since = None;
+            (self.stalled_since, self.taken) = (None, None);
             if self.phase == Phase::Closing && self.pending == 0 {
                 self.phase = Phase::Lingering;
                 self.waits_since = Some(now);
@@ -272,13 +281,19 @@ impl Connection {
         self.heard = now;
         self.waits_since = self.waits_since.map(|_| now);
         self.stalled_since = self.stalled_since.map(|_| now);
+        self.taken = self.taken.map(|_| Progress::from(now));
+        if let Some(gathering) = &mut self.gathering {
+            gathering.progress = Progress::from(now);
+        }
     }
 
     /// Whether patience with it has ended, and why.
-    pub(crate) fn overdue(&self, now: Moment, limits: &Limits, missed: Option<Duration>) -> Option<&'static str> {
+    pub(crate) fn overdue(&mut self, now: Moment, limits: &Limits, missed: Option<Duration>) -> Option<&'static str> {
         let partial = Duration::from_millis(u64::from(limits.partial_frame_ms));
         let longer = |since: Option<Moment>, than: Duration| since.is_some_and(|since| now.since(since) >= than);
-        if longer(self.stalled_since, partial) {
+        if longer(self.stalled_since, partial)
+            || self.taken.as_mut().is_some_and(|taken| taken.is_too_slow(now, partial))
+        {
             return Some("it does not read its answers");
         }
         let client = matches!(self.role, Role::Client(_)) && self.phase == Phase::Open;
@@ -289,14 +304,16 @@ impl Connection {
         if self.role.has_claim() && now.since(self.heard) >= CLAIM_SILENCE {
             return Some("it has a claim and said nothing for too long");
         }
+        let hears_all = self.backlog() == 0;
+        let half = self.gathering.as_mut().filter(|_| hears_all);
+        let is_half = half.is_some_and(|begun| begun.progress.is_too_slow(now, partial));
         match self.phase {
             Phase::Lingering => longer(self.waits_since, LINGER.min(partial)).then_some("it was told to go"),
             // Whoever is told to go and does not read is stalled, above.
             Phase::Closing => None,
             Phase::New => longer(self.waits_since, partial).then_some("its handshake did not come"),
-            Phase::Open if self.gathering.is_some() && self.backlog() == 0 && now.since(self.heard) >= partial => {
-                Some("a long message did not come to its end")
-            }
+            // Whatever else it says in between.
+            Phase::Open if is_half => Some("a long message did not come to its end"),
             // Requests that wait for room are not the sender's fault.
             Phase::Open if !self.begun.is_empty() && self.backlog() == 0 => {
                 longer(self.waits_since, partial).then_some("a frame did not come to its end")

@@ -386,7 +386,7 @@ impl Desk {
         let (limits, missed) = (&self.shared.limits, self.shared.heartbeats_missed());
         let overdue: Vec<_> = self
             .connections
-            .iter()
+            .iter_mut()
             .filter_map(|(token, connection)| connection.overdue(now, limits, missed).map(|why| (*token, why)))
             .collect();
         for (token, why) in overdue {

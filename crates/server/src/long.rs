@@ -1,20 +1,26 @@
 //! Long messages, of more than a frame: how much of them may be under way, and those that are gathered.
 //!
 //! Walk: [`Budget::take`] gives a [`Share`] or none · [`gather`] takes a part; what is whole is stepped as any request. One that
-//! finds no room is refused by its first part, and the others are counted away.
+//! finds no room is refused by its first part, and the others are counted away. One that has it and hardly moves ([`Progress`]) ends its
+//! connection.
 //! Deliberately absent: a limit for each connection of its own. One request at a time is gathered of each, and its answers are
 //! bounded by the budget and by how many requests may be under way.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use assent_frame::Frame;
 use assent_kind::Kind;
 use assent_wire::{Assembly, LONG, MESSAGE_BYTES_MAX, WireError};
+use assent_world::Moment;
 
 use crate::connection::Connection;
 use crate::role;
 use crate::shared::Shared;
+
+/// How fast a long message has to come, or to be taken.
+const LEAST_BYTES_PER_S: u64 = 16 << 10;
 
 /// What all connections together may have of long messages.
 #[derive(Clone, Debug)]
@@ -77,6 +83,34 @@ impl Drop for Share {
 pub(crate) struct Gathering {
     pub(crate) assembly: Assembly,
     pub(crate) share: Option<Share>,
+    pub(crate) progress: Progress,
+}
+
+/// How a long message gets on that has its room. Whoever keeps that has to use it: two connections that do not would have all there is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Progress {
+    since: Moment,
+    bytes: u64,
+}
+
+impl Progress {
+    pub(crate) const fn from(now: Moment) -> Self {
+        Self { since: now, bytes: 0 }
+    }
+
+    pub(crate) fn add(&mut self, bytes: usize) {
+        self.bytes = self.bytes.saturating_add(u64::try_from(bytes).unwrap_or(u64::MAX));
+    }
+
+    /// Whether it was slower than that for as long as a frame may take; once in each such time.
+    pub(crate) fn is_too_slow(&mut self, now: Moment, patience: Duration) -> bool {
+        let elapsed = now.since(self.since);
+        if elapsed < patience {
+            return false;
+        }
+        let least = LEAST_BYTES_PER_S.saturating_mul(u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX)) / 1000;
+        std::mem::replace(self, Self::from(now)).bytes < least
+    }
 }
 
 /// Whether this frame is a part of a request; in version 1 nobody sends any.
@@ -93,6 +127,7 @@ pub(crate) fn gather(
     let gathering = match connection.gathering.take() {
         Some(mut begun) => {
             begun.assembly.add(frame)?;
+            begun.progress.add(frame.payload.len());
             begun
         }
         None => {
@@ -102,7 +137,7 @@ pub(crate) fn gather(
                 shared.numbers.refused(*kind);
                 role::error(shared, connection, frame.mark, *kind, message);
             }
-            Gathering { assembly, share: share.ok() }
+            Gathering { assembly, share: share.ok(), progress: Progress::from(connection.heard) }
         }
     };
     if gathering.assembly.is_whole() {

@@ -194,7 +194,9 @@ fn commit(
         }
         Err(error) if waits.place.waits_for(&error) => visit.defer(waits),
         Err(error) => {
-            if is_one_phase && matches!(error.kind(), Kind::Conflict | Kind::RolledBack) {
+            // Another connection, or the agent, may have ended it.
+            let is_gone = error.kind() == Kind::NotFound;
+            if is_gone || is_one_phase && matches!(error.kind(), Kind::Conflict | Kind::RolledBack) {
                 forget(visit, xid);
             }
             branch(visit, Err(error), is_one_phase);
@@ -211,7 +213,12 @@ fn rollback(visit: &mut Visit<'_>, kv: &Kv, xid: Xid) {
             forget(visit, xid);
             owe(visit, pending, Due::RolledBack(pending));
         }
-        Err(error) => branch(visit, Err(error), false),
+        Err(error) => {
+            if error.kind() == Kind::NotFound {
+                forget(visit, xid);
+            }
+            branch(visit, Err(error), false);
+        }
     }
 }
 

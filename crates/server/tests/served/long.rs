@@ -3,16 +3,16 @@
 use std::io::Write as _;
 
 use assent_door::Limits;
-use assent_ids::Lsn;
+use assent_ids::{Epoch, Incarnation, Lsn, TxId};
 use assent_kind::Kind;
 use assent_link::{Link, LinkConfig, LinkError};
 use assent_wire::{
-    Answer, Bound, Decoder, Hello, Look, Object, Op, PAYLOAD_BYTES_MAX, Request, Role, Rows, Scan, Versions, WireError,
-    Write,
+    Answer, Bound, Decoder, Hello, Look, Object, Op, PAYLOAD_BYTES_MAX, Reply, Request, Role, Rows, Scan, Versions,
+    WireError, Write,
 };
 
 use crate::hostile::{hello, raw};
-use crate::house::{House, Rules, eventually, get, put, refusal, store};
+use crate::house::{House, NODE, Rules, eventually, expect, get, put, refusal, store, xid};
 
 fn value(bytes: usize, seed: u8) -> Vec<u8> {
     (0..bytes).map(|at| seed ^ u8::try_from(at % 251).unwrap() ^ u8::try_from(at / 251 % 256).unwrap()).collect()
@@ -35,10 +35,29 @@ fn values_around_a_frame_travel_and_others_are_answered_meanwhile() {
     let folder = tempfile::tempdir().unwrap();
     let house = store(folder.path(), &Rules::default());
     let link = patient(&house);
+    let incarnation = Incarnation { epoch: Epoch(1), number: 1 };
     for bytes in [PAYLOAD_BYTES_MAX - 40, PAYLOAD_BYTES_MAX - 5, PAYLOAD_BYTES_MAX, PAYLOAD_BYTES_MAX + 1, 5 << 20] {
         let sent = value(bytes, 3);
         written(&link, &put(None, b"key", &sent));
-        assert!(get(&link, b"key") == Some(sent), "{bytes} bytes");
+        assert!(get(&link, b"key") == Some(sent.clone()), "{bytes} bytes");
+        // A branch sees it as of its first read, whatever comes since, and its own write at once.
+        let branch = xid(NODE, TxId { incarnation, counter: bytes as u64 }, "a", 0);
+        expect(&link, &Request::Start(branch), &Reply::Done);
+        let seen = || {
+            let arrived = link.request(&Request::Get { xid: Some(branch), keyspace: 0, key: b"key" }).unwrap();
+            let Answer::Value(found) = arrived.answer().unwrap() else { panic!("no value") };
+            found.map(<[u8]>::to_vec)
+        };
+        assert!(seen().as_ref() == Some(&sent));
+        let newer = value(bytes, 4);
+        written(&link, &put(None, b"key", &newer));
+        assert!(seen().as_ref() == Some(&sent));
+        written(&link, &put(None, b"key", &sent));
+        let own = value(bytes, 5);
+        let arrived = link.request(&put(Some(branch), b"key", &own)).unwrap();
+        assert!(!matches!(arrived.answer().unwrap(), Answer::Error { .. }));
+        assert!(seen() == Some(own));
+        expect(&link, &Request::Rollback(branch), &Reply::Done);
     }
     // What was asked later may be answered before the long one has left.
     let long = link.send(&Request::Get { xid: None, keyspace: 0, key: b"key" }).unwrap();
@@ -111,6 +130,44 @@ fn a_message_that_does_not_come_to_its_end_is_given_up() {
     stream.write_all(&begun[..2 * assent_frame::laid_bytes(64)]).unwrap();
     eventually("the connection is closed", || house.count("assent_connections_overdue_total") == 1);
     eventually("its room is back", || house.stat("server.long_bytes") == 0);
+}
+
+/// Two connections that said something else now and then, or took a byte of their answers, had all the room for long messages for ever.
+#[test]
+fn who_keeps_the_room_of_a_long_message_has_to_use_it() {
+    let limits = Limits { partial_frame_ms: 200, ..Limits::default() };
+    let folder = tempfile::tempdir().unwrap();
+    let house = store(folder.path(), &Rules::limited(limits));
+    // He announces a long one, and pings.
+    let mut begun = Vec::new();
+    put(None, b"k", &value(30_000, 1)).lay_long(&mut begun, 2, 64, 1 << 20).unwrap();
+    let mut ping = Vec::new();
+    Request::Ping.lay(&mut ping, 3, PAYLOAD_BYTES_MAX).unwrap();
+    let mut stream = raw(&house);
+    stream
+        .write_all(&[hello(Role::Store { label: "half" }), begun[..assent_frame::laid_bytes(64)].to_vec()].concat())
+        .unwrap();
+    eventually("it pings, and is cut off", || {
+        _ = stream.write_all(&ping);
+        house.count("assent_connections_overdue_total") == 1
+    });
+    eventually("its room is back", || house.stat("server.long_bytes") == 0);
+    // Another one asks for a long one, and takes a little of it each time.
+    house.kv.as_ref().unwrap().put(0, b"long", &value(64 << 20, 5), assent_kv::Durability::Durable).unwrap();
+    let mut ask = hello(Role::Store { label: "slow" });
+    Request::Get { xid: None, keyspace: 0, key: b"long" }.lay(&mut ask, 2, PAYLOAD_BYTES_MAX).unwrap();
+    let mut stream = raw(&house);
+    stream.write_all(&ask).unwrap();
+    let mut little = [0; 64];
+    eventually("it reads, and is cut off", || {
+        _ = std::io::Read::read(&mut stream, &mut little);
+        house.count("assent_connections_overdue_total") == 2
+    });
+    eventually("its room is back", || house.stat("server.long_bytes") == 0);
+    // Who sends and takes as fast as it goes is not.
+    let link = patient(&house);
+    written(&link, &put(None, b"k", &value(8 << 20, 1)));
+    assert!(get(&link, b"k") == Some(value(8 << 20, 1)) && get(&link, b"long") == Some(value(64 << 20, 5)));
 }
 
 #[test]
