@@ -162,6 +162,10 @@ impl Kv {
         }
         conditions.iter().try_for_each(|condition| self.check_key(condition.key))?;
         self.check_batch(ops)?;
+        if place.id().is_some() {
+            // Who has waited mostly has to wait on: nothing is looked for then.
+            self.desk().refuse_held(ops.iter().copied().chain(conditions.iter().map(held_as)), place, false)?;
+        }
         self.look_at(conditions.iter().map(|condition| (condition.keyspace, condition.key)))?;
         let now = self.shared.time.now_ms();
         let laid = Laid::batch(ops, durability, now);

@@ -235,7 +235,7 @@ impl Kv {
     /// # Errors
     /// As [`Kv::prepare_begin`]. While it waits ([`Place::waits_for`]) the branch is as it was.
     pub fn prepare_begin_at(&self, place: &mut Place, xid: &Xid) -> Result<Voted, KvError> {
-        self.look_ahead(xid)?;
+        self.look_ahead(xid, place, true)?;
         let mut desk = self.writer()?;
         let work = match self.admit(&mut desk, xid, ("prepare", true), place)? {
             Admitted::Work(work) => work,
@@ -289,7 +289,7 @@ impl Kv {
     /// # Errors
     /// As [`Kv::prepare_begin_at`].
     pub fn commit_one_phase_begin_at(&self, place: &mut Place, xid: &Xid) -> Result<Pending, KvError> {
-        self.look_ahead(xid)?;
+        self.look_ahead(xid, place, false)?;
         let mut desk = self.writer()?;
         if let Some(Branch::Finishing { ticket, ending: Ending::Commit, prepare: None, .. }) = desk.branches.get(xid) {
             return Ok(Pending::durable(*ticket));
@@ -365,11 +365,14 @@ impl Kv {
     }
 
     /// Looks for the rows that a vote compares before anybody has to wait for it: under the desk's lock they are in memory
-    /// then.
-    fn look_ahead(&self, xid: &Xid) -> Result<(), KvError> {
+    /// then. Not for one who has waited and has to wait on, which he is asked first.
+    fn look_ahead(&self, xid: &Xid, place: &mut Place, holds: bool) -> Result<(), KvError> {
         let (snapshot, keys) = {
             let desk = self.desk();
             let Some(Branch::Working(work)) = desk.branches.get(xid) else { return Ok(()) };
+            if place.id().is_some() && work.phase == Phase::Ended {
+                desk.refuse_held(work.each(), place, holds)?;
+            }
             let expected = work.expected().map(|(keyspace, key)| (keyspace, key.clone()));
             let written = work.writes.iter().filter(|_| work.snapshot.is_some());
             let keys: Vec<(u32, Key)> =
