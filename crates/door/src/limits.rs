@@ -18,7 +18,8 @@ pub struct Limits {
     /// How long a connection without any request may stay, in milliseconds; 0 is for ever. A client whose process
     /// lives keeps an idle connection on purpose.
     pub idle_ms: u32,
-    /// How long a begun frame or handshake may take to arrive, in milliseconds.
+    /// How long a begun frame or handshake may take to arrive, in milliseconds. A message of several frames, and an answer in parts, have to
+    /// move by 16 KiB a second, in each such time.
     pub partial_frame_ms: u32,
     /// Requests of one connection that are under way at a time. One more is answered `Busy`.
     pub pending_max: u32,
