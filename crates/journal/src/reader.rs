@@ -146,7 +146,11 @@ impl Source {
     fn chain(&self, lsn: u64, id: u32, to: u64) -> Result<Chained, JournalError> {
         let mut walk = self.walk_from(lsn);
         let mut chain: Option<(u32, Chain)> = None;
-        while let Some(head) = walk.next()? {
+        loop {
+            if chain.is_some() && walk.at() >= to {
+                return Ok(Chained::Open);
+            }
+            let Some(head) = walk.next()? else { break };
             if head.lsn >= to || chain.as_ref().is_some_and(|(epoch, _)| *epoch != head.epoch) {
                 return Ok(Chained::Open);
             }

@@ -84,6 +84,8 @@ pub(crate) struct Connection {
     pub(crate) pending: u32,
     /// Whoever works for it for long looks whether it is still there.
     pub(crate) lives: Arc<()>,
+    /// Whoever reads for it looks whether there is anybody to answer: one that says nothing more still hears.
+    pub(crate) is_there: Arc<()>,
     /// When the frame (or handshake) that is not whole began, or lingering did.
     pub(crate) waits_since: Option<Moment>,
     stalled_since: Option<Moment>,
@@ -112,6 +114,7 @@ impl Connection {
             writable: true,
             pending: 0,
             lives: Arc::new(()),
+            is_there: Arc::new(()),
             waits_since: Some(now),
             stalled_since: None,
             heard: now,
@@ -276,15 +279,20 @@ impl Connection {
         self.out.shrink_to(KEPT_BYTES);
     }
 
+    /// It was not read for a while, as it has to take its answers first: what it sends is not late for that.
+    pub(crate) fn was_not_read(&mut self, now: Moment) {
+        if let Some(gathering) = &mut self.gathering {
+            gathering.progress = Progress::from(now);
+        }
+    }
+
     /// Counts its silence from now: the time before was not its own.
     pub(crate) fn forgive(&mut self, now: Moment) {
         self.heard = now;
         self.waits_since = self.waits_since.map(|_| now);
         self.stalled_since = self.stalled_since.map(|_| now);
         self.taken = self.taken.map(|_| Progress::from(now));
-        if let Some(gathering) = &mut self.gathering {
-            gathering.progress = Progress::from(now);
-        }
+        self.was_not_read(now);
     }
 
     /// Whether patience with it has ended, and why.

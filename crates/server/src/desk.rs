@@ -265,6 +265,7 @@ impl Desk {
         for _ in 0..READS_TURN_MAX {
             if connection.stuffed(&shared.limits) {
                 // Not read before it has taken its answers: `flush` serves it again then.
+                connection.was_not_read(now);
                 return;
             }
             match connection.read(scratch) {

@@ -82,16 +82,12 @@ impl Inquiry {
         })
     }
 
-    /// Whether nothing is changed by it.
+    /// Whether it is for nobody's sake but the caller's, and short: whoever has said that he says nothing more still wants to hear it.
     const fn is_a_read(&self) -> bool {
         match self {
-            Self::Log(..)
-            | Self::Verify(_)
-            | Self::Check
-            | Self::Walk(_)
-            | Self::Keyspaces { .. }
-            | Self::Value { .. } => true,
-            Self::Force(..) | Self::Forget(..) | Self::Compact | Self::Create(_) | Self::Drop(_) => false,
+            Self::Log(..) | Self::Verify(_) | Self::Walk(_) | Self::Keyspaces { .. } | Self::Value { .. } => true,
+            // Chores look by themselves.
+            Self::Check | Self::Compact | Self::Force(..) | Self::Forget(..) | Self::Create(_) | Self::Drop(_) => false,
         }
     }
 }
@@ -230,7 +226,9 @@ fn queue(visit: &mut Visit<'_>, inquiry: Inquiry, behind: &Inquiries) {
         return;
     }
     let asked = Asked { desk: visit.desk, token: visit.token, request: visit.mark };
-    let caller = Caller(Arc::downgrade(&visit.connection.lives));
+    let connection = &visit.connection;
+    let caller = if inquiry.is_a_read() { &connection.is_there } else { &connection.lives };
+    let caller = Caller(Arc::downgrade(caller));
     if behind.put((asked, inquiry, visit.timed, caller)) {
         visit.timed = None;
         visit.connection.pending += 1;

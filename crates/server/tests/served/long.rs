@@ -132,6 +132,30 @@ fn a_message_that_does_not_come_to_its_end_is_given_up() {
     eventually("its room is back", || house.stat("server.long_bytes") == 0);
 }
 
+/// He says nothing more, and still reads: what another thread answers comes too, and then the connection ends.
+#[test]
+fn who_ends_his_own_direction_still_gets_what_takes_long() {
+    let folder = tempfile::tempdir().unwrap();
+    let house = store(folder.path(), &Rules::default());
+    house.kv.as_ref().unwrap().put(0, b"long", &value(3 << 20, 5), assent_kv::Durability::Durable).unwrap();
+    let mut ask = hello(Role::Store { label: "half" });
+    for mark in 2..12 {
+        Request::Get { xid: None, keyspace: 0, key: b"long" }.lay(&mut ask, mark, PAYLOAD_BYTES_MAX).unwrap();
+    }
+    let mut stream = raw(&house);
+    stream.write_all(&ask).unwrap();
+    stream.shutdown(std::net::Shutdown::Write).unwrap();
+    let mut all = Vec::new();
+    std::io::Read::read_to_end(&mut stream, &mut all).unwrap();
+    assert!(all.len() > 10 * (3 << 20), "{} bytes", all.len());
+    // And one who is gone before he is answered leaves nothing behind.
+    let mut stream = raw(&house);
+    stream.write_all(&ask).unwrap();
+    drop(stream);
+    eventually("his connection is gone", || house.number("assent_connections") == 0.0);
+    eventually("and what he had of the room", || house.stat("server.long_bytes") == 0);
+}
+
 /// Two connections that said something else now and then, or took a byte of their answers, had all the room for long messages for ever.
 #[test]
 fn who_keeps_the_room_of_a_long_message_has_to_use_it() {
