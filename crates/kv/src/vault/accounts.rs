@@ -76,20 +76,6 @@ impl Account {
         self.is_kept() && 0 < self.until && self.until <= self.end
     }
 
-    /// Where the entries of a kept stretch end that begin in it: what is behind may be gone.
-    pub(crate) const fn reads_to(&self) -> u64 {
-        if self.is_passed() { self.until } else { self.end }
-    }
-
-    /// And where they all are complete; the log's end where that was not noted.
-    pub(crate) const fn complete_by(&self) -> u64 {
-        match self.until {
-            0 => u64::MAX,
-            until if until > self.reads_to() => until,
-            _ => self.reads_to(),
-        }
-    }
-
     /// Bytes on disk, the journal's of a kept stretch among them.
     pub(crate) const fn disk_bytes(&self) -> u64 {
         if self.is_kept() { self.bytes.saturating_add(self.end - self.first) } else { self.bytes }

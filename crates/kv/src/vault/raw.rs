@@ -16,6 +16,22 @@ use crate::record::{Content, Placed};
 use crate::vault::item::{Address, Body, Item, Value};
 use crate::vault::{Account, Dead, Source, VaultError};
 
+impl Account {
+    /// Where the entries of a kept stretch end that begin in it: what is behind may be gone.
+    pub(crate) const fn reads_to(&self) -> u64 {
+        if self.is_passed() { self.until } else { self.end }
+    }
+
+    /// And where they all are complete; the log's end where that was not noted.
+    pub(crate) const fn complete_by(&self) -> u64 {
+        match self.until {
+            0 => u64::MAX,
+            until if until > self.reads_to() => until,
+            _ => self.reads_to(),
+        }
+    }
+}
+
 /// What begins in the journal between two places.
 #[derive(Debug)]
 pub(crate) struct Raw<'a> {
