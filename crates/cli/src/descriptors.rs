@@ -2,7 +2,7 @@
 //! segment, because a journal that cannot open a file closes for good.
 
 use assent_kind::Kind;
-use assent_world::files_max;
+use assent_world::{expect_descriptors, files_max};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing::warn;
 
@@ -90,6 +90,12 @@ impl Descriptors {
     pub(crate) fn places(self, connections_max: u32, resources: usize, engines: Engines) -> Result<Places, Failure> {
         let Self(descriptors) = self;
         let places = share(descriptors, connections_max, resources, engines)?.with_documents(engines.documents);
+        // Who connects, and whoever reads a file that is not open yet, waits for no longer table.
+        expect_descriptors(
+            kept(connections_max, resources)
+                .saturating_add(engines.files(descriptors))
+                .saturating_add(connections_max.into()),
+        );
         if places.protocol < connections_max {
             let Places { protocol, .. } = places;
             warn!("{descriptors} descriptors allow {protocol} connections, not {connections_max}; raise ulimit -n");
@@ -109,10 +115,14 @@ impl Places {
     }
 }
 
-fn share(descriptors: u64, connections_max: u32, resources: usize, engines: Engines) -> Result<Places, Failure> {
-    let admin = ADMIN.min(connections_max);
+/// What is kept for all else than engines and connections.
+fn kept(connections_max: u32, resources: usize) -> u64 {
     let resources = u64::try_from(resources).unwrap_or(u64::MAX).saturating_mul(EACH_RESOURCE);
-    let kept = OWN.saturating_add(resources).saturating_add(TURNED_AWAY).saturating_add(admin.into());
+    OWN.saturating_add(resources).saturating_add(TURNED_AWAY).saturating_add(ADMIN.min(connections_max).into())
+}
+
+fn share(descriptors: u64, connections_max: u32, resources: usize, engines: Engines) -> Result<Places, Failure> {
+    let (admin, kept) = (ADMIN.min(connections_max), kept(connections_max, resources));
     match descriptors.saturating_sub(kept) {
         0 => Err(Failure::new(
             Kind::Invalid,

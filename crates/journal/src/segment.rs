@@ -62,6 +62,7 @@ pub(crate) struct Files {
 impl Files {
     pub(crate) fn new(disk: Arc<dyn Disk>) -> Arc<Self> {
         let most = disk.files_max().max(READERS_MAX_LEAST);
+        disk.expect_files(most);
         Arc::new(Self { disk, readers_max: usize::try_from(most).unwrap_or(usize::MAX), open: Mutex::default() })
     }
 

@@ -259,7 +259,9 @@ impl Kv {
         if !read_only && log.stretch_bytes().is_some() {
             ledger.remember_dead(config.memory_bytes);
         }
-        let open = Arc::new(OpenFiles::new(disk.files_max()));
+        let files_max = disk.files_max();
+        disk.expect_files(files_max);
+        let open = Arc::new(OpenFiles::new(files_max));
         let set = Set::open(disk, &volumes_folder, &open, &ledger.accounts());
         if !read_only {
             remove_strangers(&ledger, &set, &**disk, &volumes_folder)?;

@@ -136,6 +136,11 @@ pub trait Disk: Send + Sync + Debug {
     fn files_max(&self) -> u32 {
         FILES_MAX_LEAST
     }
+
+    /// Says that somebody will keep so many open: what that takes is made ready at once, so that no read waits for it.
+    fn expect_files(&self, many: u32) {
+        _ = many;
+    }
 }
 
 /// An exclusive lock, held until dropped.

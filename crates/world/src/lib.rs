@@ -4,11 +4,13 @@
 //! Walk: [`Disk`] and [`File`] with their [`Barrier`]s, really [`RealDisk`] · [`Clock`], really [`RealClock`] ·
 //! [`Dice`], really [`RealDice`] · [`net`] sockets · [`Gate`] one futex word to wait at · [`AlignedBuffer`] memory
 //! for direct writes · [`stop`] named places where a process can be frozen · [`wake_soon`] and
-//! [`give_way`] a short turn at a core and a long one, [`soon`] a short one for a while.
+//! [`give_way`] a short turn at a core and a long one, [`soon`] a short one for a while ·
+//! [`expect_descriptors`] a long table of open files at once.
 //! Deliberately absent: any knowledge of journals, protocols or transactions.
 
 mod buffer;
 mod clock;
+mod descriptors;
 mod dice;
 mod disk;
 mod gate;
@@ -20,11 +22,12 @@ mod turn;
 
 pub use buffer::{AlignedBuffer, BLOCK_BYTES};
 pub use clock::{Clock, Moment, RealClock};
+pub use descriptors::{expect_descriptors, files_max};
 pub use dice::{Dice, RealDice};
 pub use disk::{
     Access, Barrier, Disk, DiskRoom, Durably, File, Lock, Open, read_exact_at, remove_in_steps, write_all_at,
     write_all_durable_at,
 };
 pub use gate::Gate;
-pub use real::{RealDisk, files_max};
+pub use real::RealDisk;
 pub use turn::{Soon, give_way, soon, wake_soon};

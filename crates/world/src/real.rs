@@ -12,10 +12,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rustix::io::ReadWriteFlags;
-use rustix::process::{Resource, getrlimit};
 
 use crate::buffer::is_aligned;
-use crate::disk::{Access, Barrier, Disk, DiskRoom, Durably, FILES_MAX_LEAST, File, Lock, Open, write_all_at};
+use crate::descriptors::{expect_descriptors, files_max, limit};
+use crate::disk::{Access, Barrier, Disk, DiskRoom, Durably, File, Lock, Open, write_all_at};
 use crate::room;
 
 /// How a call is refused that has done nothing: where it is not there, or a sandbox or a file system does not take it.
@@ -23,15 +23,8 @@ const REFUSED: [i32; 5] = [libc::ENOSYS, libc::EPERM, libc::EINVAL, libc::ESPIPE
 const ZEROES_BYTES: usize = 1 << 20;
 static ZEROES: [u8; ZEROES_BYTES] = [0; ZEROES_BYTES];
 
-/// Of what a process may open, one part in so many; more files than that gain nothing.
-const FILES_PART: u64 = 32;
-const FILES_MAX: u32 = 4096;
-
-/// [`Disk::files_max`] of a process that may open so many.
-#[must_use]
-pub fn files_max(descriptors: u64) -> u32 {
-    u32::try_from(descriptors / FILES_PART).unwrap_or(u32::MAX).clamp(FILES_MAX_LEAST, FILES_MAX)
-}
+/// Descriptors for each file that somebody keeps open: he has others, too, and is not alone.
+const EACH_FILE: u64 = 4;
 
 /// The files of this machine.
 #[derive(Clone, Copy, Debug, Default)]
@@ -133,7 +126,11 @@ impl Disk for RealDisk {
     }
 
     fn files_max(&self) -> u32 {
-        files_max(getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX))
+        files_max(limit())
+    }
+
+    fn expect_files(&self, many: u32) {
+        expect_descriptors(u64::from(many).saturating_mul(EACH_FILE));
     }
 }
 
@@ -261,14 +258,6 @@ mod tests {
     use crate::{AlignedBuffer, BLOCK_BYTES, read_exact_at, write_all_durable_at};
 
     const TEST: Barrier = Barrier::new("world: a test");
-
-    #[test]
-    fn who_may_open_many_keeps_more_open() {
-        let cases = [(0, 64), (1_024, 64), (20_000, 625), (524_288, 4_096), (u64::MAX, 4_096)];
-        assert_eq!(cases.map(|(descriptors, _)| (descriptors, files_max(descriptors))), cases);
-        let own = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-        assert_eq!(RealDisk.files_max(), files_max(own));
-    }
 
     #[test]
     fn what_is_written_back_is_as_it_was_written() {

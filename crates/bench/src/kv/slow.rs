@@ -106,6 +106,10 @@ impl Disk for SlowDisk {
         self.disk.files_max()
     }
 
+    fn expect_files(&self, many: u32) {
+        self.disk.expect_files(many);
+    }
+
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>> {
         self.disk.lock(path)
     }
