@@ -42,7 +42,7 @@ const DOCUMENTS_KEPT: usize = 4096;
 pub(crate) enum Staging {
     Created(Arc<str>, Named),
     /// With the request that was done by it.
-    Dropped(Arc<Doc>, Option<Once>),
+    Dropped(Seat, Option<Once>),
     /// Nobody else writes the document before this is visible, whoever waits for it or not.
     Committed(Seat, Arc<Root>),
     /// The first one's document goes, and this revision of the other's comes in its place.
@@ -60,10 +60,10 @@ impl Staging {
     fn holds(&self, doc: &Arc<Doc>) -> bool {
         let is_of = |seat: &Seat| Arc::ptr_eq(&seat.0, doc);
         match self {
-            Self::Committed(seat, _) | Self::Truncated(seat, ..) => is_of(seat),
+            Self::Dropped(seat, _) | Self::Committed(seat, _) | Self::Truncated(seat, ..) => is_of(seat),
             Self::Replaced(gone, seat, _) => is_of(gone) || is_of(seat),
             Self::Ended(_, seats, _) => seats.iter().any(is_of),
-            Self::Created(..) | Self::Dropped(..) | Self::Prepared(..) | Self::Tagged(..) => false,
+            Self::Created(..) | Self::Prepared(..) | Self::Tagged(..) => false,
         }
     }
 }
@@ -101,7 +101,7 @@ impl Desk {
     /// Whether a document's drop is on its way.
     pub(crate) fn drops(&self, doc: &Arc<Doc>) -> bool {
         let is_drop = |staging: &Staging| match staging {
-            Staging::Dropped(of, _) | Staging::Replaced(Seat(of), ..) => Arc::ptr_eq(of, doc),
+            Staging::Dropped(Seat(of), _) | Staging::Replaced(Seat(of), ..) => Arc::ptr_eq(of, doc),
             _ => false,
         };
         self.queue.iter().any(|(_, staging)| is_drop(staging))
@@ -461,7 +461,7 @@ impl Store {
         while let Some((ticket, staging)) = desk.queue.front().filter(|(ticket, _)| ticket.end <= durable) {
             let effect = match staging {
                 Staging::Created(name, named) => Effect::Created(name, *named),
-                Staging::Dropped(doc, once) => Effect::Dropped(&doc.name, doc.id, once.as_ref()),
+                Staging::Dropped(Seat(doc), once) => Effect::Dropped(&doc.name, doc.id, once.as_ref()),
                 Staging::Committed(_, root) => Effect::Committed(root),
                 Staging::Replaced(Seat(gone), Seat(doc), root) => {
                     let named = Named { document: doc.id, versioning: doc.versioning };
@@ -485,9 +485,9 @@ impl Store {
             let Some((_, staging)) = desk.queue.pop_front() else { return Ok(()) };
             match staging {
                 Staging::Created(..) | Staging::Tagged(..) => {}
-                Staging::Dropped(doc, _) => {
-                    doc.is_gone.store(true, Ordering::Release);
-                    self.documents().remove(&doc.name);
+                Staging::Dropped(gone, _) => {
+                    gone.0.is_gone.store(true, Ordering::Release);
+                    self.documents().remove(&gone.0.name);
                 }
                 Staging::Committed(seat, root) => self.show(&seat, root),
                 Staging::Replaced(gone, seat, root) => {
@@ -564,15 +564,12 @@ impl Store {
 /// # Errors
 /// `NoDocument` if it is gone already; as the journal says.
 pub(crate) fn drop_under(store: &Store, seat: Seat, once: Option<Once>) -> Result<(), DocsError> {
-    let doc = Arc::clone(&seat.0);
+    let doc = &seat.0;
     if store.index.name(&doc.name)?.is_none_or(|named| named.document != doc.id) {
         return Err(DocsError::NoDocument { name: doc.name.to_string() });
     }
-    let mut desk = store.writer()?;
     let laid = lay_drop(doc.id, &doc.name, once.as_ref());
-    let ticket = store.stage(&mut desk, KIND_DROP, &laid, |_| Staging::Dropped(Arc::clone(&doc), once))?;
-    drop(desk);
-    store.wait(ticket)?;
-    drop(seat);
-    Ok(())
+    // Nobody writes behind it, though it may be long before it is visible.
+    let ticket = store.append(KIND_DROP, &laid, |_| Staging::Dropped(seat.leaving(), once))?;
+    store.wait(ticket)
 }

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use assent_docs::{Config, Database, Look, Meta, NodeKey, Value, Versioning};
+use assent_kind::Kind;
 
 use super::tree::push;
 use super::{fresh, fresh_with, says};
@@ -125,6 +126,47 @@ fn an_index_without_room_makes_commits_wait_and_breaks_nothing() {
         }
         assert!(desk.db.stats().memory_bytes <= 8 * (64 << 10), "{:?}", desk.db.stats());
         desk = desk.again();
+    }
+}
+
+#[test]
+fn behind_a_drop_that_cannot_be_shown_yet_nobody_writes_the_document() {
+    // It gave the writer's seat up; a second drop, or a commit, was logged behind it, and the database did not open again.
+    for shows_before in [true, false] {
+        let mut desk = fresh_with(Config { memory_bytes: 64 << 10, ..Config::default() });
+        let make = |name: &str| desk.db.create(name, Versioning::default()).unwrap();
+        let docs: Vec<_> = (0..40).map(|number| make(&number.to_string())).collect();
+        let gone = make("gone");
+        let said = says(&"m".repeat(60_000));
+        let begin = |doc: &assent_docs::Document| {
+            let mut edit = doc.edit().unwrap();
+            push(&mut edit, NodeKey::DOCUMENT, None, Value::Null);
+            edit.commit_begin(&said).unwrap()
+        };
+        // More than the index's memory may take, and no room to write it out.
+        let pending: Vec<_> = docs.iter().map(begin).collect();
+        desk.disk.set_capacity(Some(desk.disk.used_bytes()));
+        assert_eq!(desk.db.drop_document("gone").unwrap_err().kind(), Kind::InDoubt);
+        let end = assent_journal::Log::end(&*desk.log);
+        assert!(desk.db.document("gone").is_ok(), "it is shown still");
+        assert!(desk.db.drop_document("gone").is_err());
+        let written = gone.edit().and_then(|mut edit| {
+            push(&mut edit, NodeKey::DOCUMENT, None, Value::Null);
+            edit.commit(&Meta::default())
+        });
+        assert!(written.is_err());
+        assert_eq!(assent_journal::Log::end(&*desk.log), end, "nothing stands behind the drop");
+        drop((pending, docs));
+        desk.disk.set_capacity(None);
+        if shows_before {
+            desk.db.drop_document("0").unwrap();
+            assert_eq!(desk.db.drop_document("gone").unwrap_err().kind(), Kind::NotFound);
+            assert_eq!(gone.edit().unwrap_err().kind(), Kind::NotFound);
+        }
+        drop(gone);
+        desk = desk.again();
+        assert_eq!(desk.db.document("gone").unwrap_err().kind(), Kind::NotFound);
+        assert_eq!(desk.db.document("39").unwrap().latest().number(), 1);
     }
 }
 
