@@ -152,6 +152,11 @@ pub(super) async fn drop_all(
     let asking = Asking::of(&request, &caller);
     let drop = move |database: &Database, _: &Place, mut once: Option<Once>| {
         let is_marker = |name: &&String| name.ends_with('/');
+        if once.is_some() && !names(database, "")?.iter().any(|name| is_marker(&name)) {
+            // Done now and asked for again it would take what is made meanwhile.
+            let detail = "there is no database, and so nothing that could keep this Idempotency-Key: leave it out";
+            return Err(Problem::invalid(detail).status(StatusCode::CONFLICT));
+        }
         // The last one says that all are gone.
         for marker in names(database, "")?.iter().filter(is_marker).rev() {
             let is_last = names(database, "")?.iter().filter(is_marker).count() == 1;

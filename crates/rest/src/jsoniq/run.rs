@@ -174,33 +174,30 @@ pub(crate) fn run(library: &Database, caller: &Caller, query: &Query, asked: &As
         Query::Update { which, fields, upsert } => {
             let fields = members(fields.as_bytes())?;
             change(&of(which.source(), Role::Modify)?, &said, which, |edit, record| {
-                let mut changed = false;
                 for (name, value) in &fields {
                     match edit.member(record, name)? {
                         Some(member) => _ = edit.replace(member, *value)?,
                         None if *upsert => _ = edit.insert_json(At::Last(record), Some(name), *value)?,
-                        None => continue,
+                        None => {}
                     }
-                    changed = true;
                 }
-                Ok(changed)
+                Ok(())
             })?;
         }
         Query::DeleteFields { which, fields } => {
             change(&of(which.source(), Role::Delete)?, &said, which, |edit, record| {
-                let mut changed = false;
                 for name in fields {
                     if let Some(member) = edit.member(record, name)? {
                         edit.remove(member)?;
-                        changed = true;
                     }
                 }
-                Ok(changed)
+                Ok(())
             })?;
         }
         Query::DeleteRecords(which) => {
             change(&of(which.source(), Role::Delete)?, &said, which, |edit, record| {
-                Ok(edit.remove(record).map(|_| true)?)
+                edit.remove(record)?;
+                Ok(())
             })?;
         }
     }
@@ -295,9 +292,6 @@ fn append(target: &Target<'_>, said: &Meta, value: &str, each: bool) -> Result<(
     if each {
         let items: Vec<&serde_json::value::RawValue> = serde_json::from_str(value)
             .map_err(|error| Problem::invalid(format!("JSONiq: several records are a list: {error}")))?;
-        if items.is_empty() {
-            return Ok(());
-        }
         items.iter().try_for_each(|item| edit.insert_json(at, None, item.get().as_bytes()).map(drop))?;
     } else {
         edit.insert_json(at, None, value.as_bytes())?;
@@ -306,22 +300,20 @@ fn append(target: &Target<'_>, said: &Meta, value: &str, each: bool) -> Result<(
     Ok(())
 }
 
-/// Changes each record that is meant, in one commit; in none if nothing changes.
+/// Changes each record that is meant, in one commit. Where nothing changes there is none, unless it says what is done once: else that would be done
+/// again, to what came since.
 fn change(
     target: &Target<'_>,
     said: &Meta,
     which: &Which,
-    mut one: impl FnMut(&mut Edit, NodeKey) -> Result<bool, Problem>,
+    mut one: impl FnMut(&mut Edit, NodeKey) -> Result<(), Problem>,
 ) -> Result<(), Problem> {
     let mut edit = target.edit()?;
-    let mut changed = false;
     for record in which.find(target, &edit)? {
         target.deadline.check()?;
-        changed |= one(&mut edit, record)?;
+        one(&mut edit, record)?;
     }
-    if changed {
-        edit.commit(said)?;
-    }
+    edit.commit(said)?;
     Ok(())
 }
 

@@ -4,11 +4,11 @@ use serde_json::{Value, json};
 
 use crate::house::{Archive, archive, ask_at, bearer, user};
 
-const MATCH: &str = "declare function local:q($i, $q) {let $m := for $k in jn:keys($q) return if (not(empty($i=>$k))) then \
+pub(crate) const MATCH: &str = "declare function local:q($i, $q) {let $m := for $k in jn:keys($q) return if (not(empty($i=>$k))) then \
                      deep-equal($i=>$k, $q=>$k) else false() return empty(index-of($m, false()))};";
 const UPSERT: &str = "declare %updating function local:upsert-fields($r, $u) {for $key in bit:fields($u) return if (empty($r=>$key)) \
                       then insert json $u into $r else replace json value of $r=>$key with $u=>$key};";
-const UPDATE: &str = "declare %updating function local:update-fields($r, $u) {for $key in bit:fields($u) return replace json value of \
+pub(crate) const UPDATE: &str = "declare %updating function local:update-fields($r, $u) {for $key in bit:fields($u) return replace json value of \
                       $r=>$key with $u=>$key};";
 const DOC: &str = "jn:doc('shop','books')";
 

@@ -6,8 +6,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::house::{Answer, House, Rules, bearer, house, user};
+use crate::jsoniq::{MATCH, UPDATE};
 
 const REPLAYED: &str = "idempotency-replayed";
+const DOC: &str = "jn:doc('db','doc')";
 
 fn key(house: &House, method: &str, key: &str, body: &str, headers: &[(&str, &str)]) -> Answer {
     let headers = [&[("idempotency-key", key)], headers].concat();
@@ -253,6 +255,51 @@ fn databases_tags_and_queries_are_done_once_too_and_nothing_that_came_after_is_u
         (again.status, is_again(&again), house.docs("GET", "/db/doc", &[], "").text().as_str()),
         (204, true, "8")
     );
+}
+
+#[test]
+fn what_was_done_and_changed_nothing_is_not_done_again_to_what_came_since() {
+    let mut house = house(Rules::default());
+    let refused = document(&house, "DELETE", "/", "all", "");
+    assert_eq!(refused.status, 409, "nothing could keep the key: {}", refused.text());
+    assert_eq!(house.docs("DELETE", "/", &[], "").status, 204);
+    assert_eq!(house.docs("PUT", "/db/doc", &[], "[]").status, 201);
+    let found = |like: &str| format!("where local:q($i, jn:parse('{like}'))");
+    let ones = found(r#"{"a": 1}"#);
+    let queries = [
+        (
+            "delete",
+            format!(
+                "{MATCH}let $doc := {DOC} let $m := for $i at $pos in $doc {ones} return $pos - 1 for $i in $m order by $i descending return delete json $doc[[$i]]"
+            ),
+        ),
+        (
+            "update",
+            format!("{MATCH}{UPDATE}for $i in {DOC} {ones} return local:update-fields($i, jn:parse('{{\"a\": 2}}'))"),
+        ),
+        ("append", format!("let $doc := {DOC} for $i in jn:parse('[]') return append json $i into $doc")),
+    ];
+    let ask = |house: &House, (key, query): &(&str, String)| {
+        document(house, "POST", "/", key, &json!({ "query": query }).to_string())
+    };
+    for query in &queries {
+        let told = ask(&house, query);
+        assert_eq!((told.status, is_again(&told)), (200, false), "{query:?}: {}", told.text());
+    }
+    assert_eq!(house.docs("PUT", "/db/doc", &[], r#"[{"a":1}]"#).status, 200);
+    for _ in 0..2 {
+        for query in &queries {
+            let again = ask(&house, query);
+            assert_eq!((again.status, is_again(&again)), (200, true), "{query:?}: {}", again.text());
+        }
+        assert_eq!(house.docs("GET", "/db/doc", &[], "").text(), r#"[{"a":1}]"#);
+        house = house.again();
+    }
+    // Without a key what changes nothing makes no revision.
+    let before = revisions(&house, "/db/doc");
+    let sent = json!({ "query": queries[2].1 }).to_string();
+    assert_eq!(house.docs("POST", "/", &[], &sent).status, 200);
+    assert_eq!(revisions(&house, "/db/doc"), before);
 }
 
 #[test]
