@@ -247,12 +247,21 @@ impl Remote {
         for passed in self.passed.drain(..) {
             _ = link.receive(passed);
         }
-        if let Some(ticket) = started
-            && let Answer::Branch(reply) = link.receive(ticket)?.answer()?
+        let began = started.map(|ticket| link.receive(ticket));
+        // Also behind a start that was refused: an answer that nobody receives keeps its place among those that are waited for.
+        let is_silent = began.as_ref().is_some_and(|began| began.as_ref().is_err_and(is_lost));
+        let arrived = if is_silent { None } else { Some(asked.and_then(|ticket| link.receive(ticket))) };
+        if matches!(&arrived, Some(Err(error)) if is_lost(error)) {
+            // Though a refusal is told.
+            link.close("an answer did not come");
+        }
+        if let Some(began) = began
+            && let Answer::Branch(reply) = began?.answer()?
         {
             started_well(&reply)?;
         }
-        let arrived = link.receive(asked?)?;
+        let silence = || LinkError::Unavailable { message: "no answer".to_owned() };
+        let arrived = arrived.ok_or_else(silence)??;
         let silent = || LinkError::InDoubt { message: "an answer of another kind than asked".to_owned() };
         read(arrived.answer()?).ok_or_else(silent)
     }
@@ -279,7 +288,7 @@ impl Remote {
 
     /// After an answer that did not come, the connection is not trusted any more.
     fn watch<T>(&mut self, outcome: &Result<T, LinkError>) {
-        if matches!(outcome, Err(LinkError::Unavailable { .. } | LinkError::InDoubt { .. })) {
+        if outcome.as_ref().is_err_and(is_lost) {
             self.hang_up();
         }
     }
@@ -420,6 +429,11 @@ impl Remote {
         self.watch(&outcome);
         outcome.unwrap_or_else(|error| self.trouble(&error))
     }
+}
+
+/// Whether an answer did not come.
+const fn is_lost(error: &LinkError) -> bool {
+    matches!(error, LinkError::Unavailable { .. } | LinkError::InDoubt { .. })
 }
 
 /// A refused start is the answer to the work that travelled with it.

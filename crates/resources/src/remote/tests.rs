@@ -135,19 +135,29 @@ fn a_refused_end_does_not_hide_behind_the_vote() {
 }
 
 #[test]
-fn a_refused_start_is_told_with_the_first_work() {
-    let Store { mut remote, thread } = store(vec![Box::new(|peer| {
-        peer.says(&Request::Start(xid()), refused());
-        peer.says(&write(), Answer::Error { kind: Kind::NotFound, message: "no such branch" });
-        assert!(peer.turn(|_| Some(DONE)), "it may end");
-        assert!(peer.turn(|_| Some(DONE)), "and be rolled back");
+fn a_refused_start_is_told_with_the_first_work_and_leaves_nothing_behind_however_often() {
+    // More than may wait for answers on a connection.
+    let times = Limits::default().in_flight_max + 3;
+    let Store { mut remote, thread } = store(vec![Box::new(move |peer| {
+        for _ in 0..times {
+            peer.says(&Request::Start(xid()), refused());
+            peer.says(&write(), Answer::Error { kind: Kind::NotFound, message: "no such branch" });
+            assert!(peer.turn(|_| Some(DONE)), "it may end");
+            assert!(peer.turn(|_| Some(DONE)), "and be rolled back");
+        }
+        peer.says(&Request::Start(xid()), DONE);
+        peer.says(&write(), WRITTEN);
     })]);
+    for time in 0..times {
+        assert_eq!(remote.call(Verb::Start(xid())), Reply::Done);
+        let error = remote.put(0, b"k", b"v").unwrap_err();
+        assert_eq!(error.kind(), Kind::Busy);
+        assert!(error.to_string().contains("full house"), "{time}: {error}");
+        assert_eq!(remote.call(Verb::End { xid: xid(), success: false }), Reply::Done);
+        assert_eq!(remote.call(Verb::Rollback(xid())), Reply::Done);
+    }
     assert_eq!(remote.call(Verb::Start(xid())), Reply::Done);
-    let error = remote.put(0, b"k", b"v").unwrap_err();
-    assert_eq!(error.kind(), Kind::Busy);
-    assert!(error.to_string().contains("full house"), "{error}");
-    assert_eq!(remote.call(Verb::End { xid: xid(), success: false }), Reply::Done);
-    assert_eq!(remote.call(Verb::Rollback(xid())), Reply::Done);
+    remote.put(0, b"k", b"v").unwrap();
     thread.join().unwrap();
 }
 
