@@ -268,18 +268,20 @@ impl Served {
         }
     }
 
-    /// About a transaction of an incarnation that is fenced: it decides nothing any more.
+    /// About a transaction of an incarnation that is fenced: it decides nothing any more. But somebody may have decided it in its place, a person above
+    /// all, also where its own question was never sent.
     fn ask_about(&self, line: &Line, decision: &Decision, first: bool) -> Result<Outcome, Trouble> {
-        if first {
-            let message = "this client was away for too long and is fenced: nothing was decided";
-            return Err(Trouble::Final(error(Kind::RolledBack, message)));
-        }
-        match self
-            .ask_on(line, decision.tx)
-            .map_err(|trouble| Trouble::Lost(error(Kind::InDoubt, trouble.to_string())))?
-        {
+        let known = self.ask_on(line, decision.tx).map_err(|trouble| {
+            let told = error(Kind::InDoubt, trouble.to_string());
+            if first { Trouble::NotSent(told) } else { Trouble::Lost(told) }
+        })?;
+        match known {
             Known::Committed => Ok(Outcome::Committed),
             Known::RolledBack => Ok(Outcome::RolledBack),
+            Known::Undecided | Known::Unknown if first => {
+                let message = "this client was away for too long and is fenced: nothing was decided";
+                Err(Trouble::Final(error(Kind::RolledBack, message)))
+            }
             Known::Undecided | Known::InDoubt => {
                 Err(Trouble::Lost(error(Kind::InDoubt, "this client is fenced, and recovery has not decided yet")))
             }

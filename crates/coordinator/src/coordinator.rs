@@ -247,9 +247,10 @@ impl Coordinator {
         }
         match state.clients.standing(tx.incarnation) {
             Standing::Connected | Standing::Lost => {}
-            // It has never been heard of, and never commits from now on.
+            // Its client has never asked, and never commits from now on. A person may have.
             Standing::Fencing | Standing::Fenced if first => {
-                return Ok(Pending { outcome: Outcome::RolledBack, ticket: None, is_strict: true });
+                let outcome = state.table.bygone(tx).unwrap_or(Outcome::RolledBack);
+                return Ok(Pending { outcome, ticket: None, is_strict: true });
             }
             standing => {
                 // It may have been decided and forgotten. Whoever is fenced is told as a favour, while we remember.

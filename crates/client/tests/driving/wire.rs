@@ -323,33 +323,50 @@ fn a_fenced_client_asks_what_recovery_made_of_its_row() {
     }
 }
 
+/// Its own question was never sent; a person may have decided in its place, and is not undone.
 #[test]
-fn a_fenced_client_s_undecided_work_is_rolled_back() {
-    let (go, wait) = mpsc::channel();
-    let coordinator = Coordinator::plays(vec![
-        first(move |_| wait.recv().unwrap()),
-        Box::new(|mut peer| peer.refuses(Kind::RolledBack)),
-        Box::new(|mut peer| {
-            assert_eq!(peer.greets(NODE, session(2)), None);
-            assert!(peer.next_but_pings().is_none(), "there is nothing to ask: it was never decided");
-        }),
-    ]);
-    let client = Client::connect(coordinator.config());
-    let tale = Tale::default();
-    let (mut a, mut b) = (Double::new("a", &tale), Double::new("b", &tale));
-    let mut tx = client.begin().unwrap();
-    tx.enlist(&mut a);
-    tx.enlist(&mut b);
-    go.send(()).unwrap();
-    // The helper finds the connection ended and comes back under another name.
-    while client.counts().handshakes < 3 {
-        std::thread::yield_now();
+fn a_fenced_client_s_undecided_work_is_rolled_back_and_what_a_person_decided_is_done() {
+    use assent_wire::Known;
+
+    for (known, kind) in [
+        (Known::Undecided, Some(Kind::RolledBack)),
+        (Known::Unknown, Some(Kind::RolledBack)),
+        (Known::RolledBack, Some(Kind::RolledBack)),
+        (Known::Committed, None),
+    ] {
+        let (go, wait) = mpsc::channel();
+        let coordinator = Coordinator::plays(vec![
+            first(move |_| wait.recv().unwrap()),
+            Box::new(|mut peer| peer.refuses(Kind::RolledBack)),
+            Box::new(move |mut peer| {
+                assert_eq!(peer.greets(NODE, session(2)), None);
+                let asked = peer.next_but_pings().unwrap();
+                assert!(matches!(asked.request(), Request::Ask(tx) if tx.incarnation == session(1).incarnation));
+                peer.answer(asked.mark, &Answer::Known(known));
+                peer.goes_on();
+            }),
+        ]);
+        let client = Client::connect(coordinator.config());
+        let tale = Tale::default();
+        let (mut a, mut b) = (Double::new("a", &tale), Double::new("b", &tale));
+        let mut tx = client.begin().unwrap();
+        tx.enlist(&mut a);
+        tx.enlist(&mut b);
+        go.send(()).unwrap();
+        // The helper finds the connection ended and comes back under another name.
+        while client.counts().handshakes < 3 {
+            std::thread::yield_now();
+        }
+        let told = tx.commit();
+        assert_eq!(told.as_ref().err().map(|error| error.kind), kind, "{known:?}");
+        if matches!(known, Known::Undecided | Known::Unknown) {
+            assert!(told.unwrap_err().message.contains("fenced"));
+        }
+        let tale = tale.take();
+        assert_eq!((tale.contains("commit"), tale.contains("rollback")), (kind.is_none(), kind.is_some()), "{tale}");
+        drop(client);
+        coordinator.end();
     }
-    let error = tx.commit().unwrap_err();
-    assert_eq!(error.kind, Kind::RolledBack);
-    assert!(error.message.contains("fenced"), "{error}");
-    drop(client);
-    coordinator.end();
 }
 
 /// It slept before anybody had prepared, so nobody has put a row of recovery's: the last resource is not told, and the others undo.

@@ -71,6 +71,26 @@ fn an_operator_decides_what_is_prepared_and_undecided_and_nothing_else() {
 }
 
 #[test]
+fn who_was_away_for_too_long_hears_what_a_person_decided_also_once_it_is_finished() {
+    for outcome in [Outcome::Committed, Outcome::RolledBack] {
+        let mut stand = Stand::new();
+        let session = stand.coordinator.handshake("shop").unwrap();
+        let (mine, unseen) = (tx(&session, 1), tx(&session, 2));
+        stand.banks[0].prepare(IDENTITY.node, mine, 0);
+        stand.round();
+        stand.coordinator.lost(session.incarnation);
+        assert_eq!(stand.coordinator.force(mine, outcome, &operator()), Ok(outcome));
+        stand.fence();
+        (0..3).for_each(|_| _ = stand.round());
+        stand.coordinator.tick().unwrap();
+        assert!(stand.banks[0].vault().prepared.is_empty(), "recovery tells the branches");
+        assert_eq!(stand.coordinator.decide(&decision(mine, Outcome::Committed, true)), Ok(outcome));
+        let nobody = stand.coordinator.decide(&decision(unseen, Outcome::Committed, true));
+        assert_eq!(nobody, Ok(Outcome::RolledBack), "nobody has decided it");
+    }
+}
+
+#[test]
 fn an_operator_s_words_have_limits_that_are_named() {
     let stand = Stand::new();
     let mine = tx(&stand.coordinator.handshake("shop").unwrap(), 1);
