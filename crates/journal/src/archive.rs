@@ -3,6 +3,7 @@
 //!
 //! It shows what the next open would find. While another process writes, that is the state of one moment at best.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use crate::reader::Source;
 use crate::recovery::Recovery;
 use crate::segment::Files;
 use crate::walk::Walk;
-use crate::{Entries, Entry, Fetched, JournalError, Log, Span, State, Ticket};
+use crate::{Entries, Entry, Fetched, JournalError, Log, Part, Span, State, Ticket};
 
 /// A journal that can only be read.
 #[derive(Debug)]
@@ -159,6 +160,10 @@ impl Log for Archive {
 
     fn read_at_sized(&self, lsn: Lsn, payload_bytes: usize) -> Result<Fetched, JournalError> {
         self.source.fetch(lsn.0, self.end, payload_bytes)
+    }
+
+    fn read_part(&self, lsn: Lsn, part: Range<usize>) -> Result<Part, JournalError> {
+        self.source.part(lsn.0, self.end, part)
     }
 
     fn begun(&self, from: Lsn, to: Lsn, by: Lsn) -> Result<Entries<'_>, JournalError> {

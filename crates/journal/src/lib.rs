@@ -2,7 +2,7 @@
 //!
 //! Walk: [`Log`] is the contract, [`Journal`] its local-disk form · an append: `append` lays the entry into the open
 //! batch (`buffer`, `group`), `commit` makes the batch durable for all who wait · an open: `recovery` walks the batches
-//! (`walk`), refuses damage, rescues what is in doubt; `epochs` makes the new opening known first · a read: `reader` ·
+//! (`walk`), refuses damage, rescues what is in doubt; `epochs` makes the new opening known first · a read: `reader`, `pieces` ·
 //! off the commit path: `upkeep`, called by the [`Keeper`] · a diverged tail goes: `cut` · bytes: `layout`, drawn in `docs/format.md`; files: `segment`.
 //! Deliberately absent: knowledge of what a payload means, async, callbacks, repair.
 #![forbid(unsafe_code)]
@@ -28,6 +28,7 @@ mod layout;
 mod listing;
 mod local;
 mod log;
+mod pieces;
 mod reader;
 mod recovery;
 mod segment;
@@ -44,4 +45,5 @@ pub use journal::{Counts, Journal};
 pub use keeper::{Keeper, Kept};
 pub use layout::KIND_RESERVED;
 pub use log::{Entries, Entry, Fetched, Leaves, Log, Span, State, Ticket};
+pub use pieces::Part;
 pub use recovery::{Recovery, Torn};

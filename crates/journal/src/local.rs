@@ -1,16 +1,16 @@
 //! [`Log`] over the files of this machine: each method, handed to the part that does it.
 
+use std::ops::Range;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
-use assent_frame::HEADER_BYTES;
 use assent_ids::{Epoch, Lsn};
 
 use crate::journal::Journal;
 use crate::layout::{BLOCK_BYTES, bytes};
-use crate::reader::FIRST_READ_BYTES;
+use crate::reader::Source;
 use crate::segment;
-use crate::{Entries, Entry, Fetched, JournalError, Leaves, Log, Span, State, Ticket};
+use crate::{Entries, Entry, Fetched, JournalError, Leaves, Log, Part, Span, State, Ticket};
 
 impl Journal {
     /// Everything before this is out of this process's hands: in the kernel, and durable where [`Log::is_lazy`] is false.
@@ -42,16 +42,17 @@ impl Journal {
         if self.reach(end).is_ok() { end } else { self.landed.load(Ordering::Acquire) }
     }
 
-    fn fetch(&self, lsn: Lsn, payload_bytes: usize) -> Result<Fetched, JournalError> {
+    /// What this reads of the entry there, as far as the log can be read.
+    fn fetch<T>(&self, lsn: Lsn, read: impl Fn(&Source, u64) -> Result<T, JournalError>) -> Result<T, JournalError> {
         let landed = self.landed.load(Ordering::Acquire);
-        match self.source().fetch(lsn.0, landed, payload_bytes) {
+        match read(&self.source(), landed) {
             // Perhaps it, or the last pieces of it, were only in memory.
             Err(JournalError::NotFound { .. }) if lsn >= self.oldest() => {
                 let to = self.readable();
                 if to == landed {
                     return Err(JournalError::NotFound { lsn });
                 }
-                self.source().fetch(lsn.0, to, payload_bytes)
+                read(&self.source(), to)
             }
             // Trimmed while it was read.
             Err(_) if lsn < self.oldest() => Err(JournalError::NotFound { lsn }),
@@ -107,11 +108,15 @@ impl Log for Journal {
     }
 
     fn read_at(&self, lsn: Lsn) -> Result<Entry, JournalError> {
-        self.fetch(lsn, FIRST_READ_BYTES - HEADER_BYTES).map(Entry::from)
+        self.fetch(lsn, |source, to| source.entry(lsn.0, to))
     }
 
     fn read_at_sized(&self, lsn: Lsn, payload_bytes: usize) -> Result<Fetched, JournalError> {
-        self.fetch(lsn, payload_bytes)
+        self.fetch(lsn, |source, to| source.fetch(lsn.0, to, payload_bytes))
+    }
+
+    fn read_part(&self, lsn: Lsn, part: Range<usize>) -> Result<Part, JournalError> {
+        self.fetch(lsn, |source, to| source.part(lsn.0, to, part.clone()))
     }
 
     fn begun(&self, from: Lsn, to: Lsn, by: Lsn) -> Result<Entries<'_>, JournalError> {

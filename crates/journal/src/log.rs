@@ -6,10 +6,11 @@
 //! Deliberately absent: callbacks, threads, knowledge of what a payload means.
 
 use std::fmt::Debug;
+use std::ops::Range;
 
 use assent_ids::{Epoch, Lsn};
 
-use crate::JournalError;
+use crate::{JournalError, Part};
 
 /// What an appended entry is known by. Tickets are ordered as their entries are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -198,6 +199,18 @@ pub trait Log: Send + Sync + Debug {
     fn read_at_sized(&self, lsn: Lsn, payload_bytes: usize) -> Result<Fetched, JournalError> {
         _ = payload_bytes;
         self.read_at(lsn).map(Fetched::from)
+    }
+
+    /// Bytes of the payload of the entry that begins at this place, no more than it has: of a long entry no more is read than holds them, once its
+    /// pieces are known.
+    ///
+    /// # Errors
+    /// As [`Log::read_at`].
+    fn read_part(&self, lsn: Lsn, part: Range<usize>) -> Result<Part, JournalError> {
+        let (all, from) = self.read_at_sized(lsn, part.end)?.into_bytes();
+        let at = |place: usize| from.saturating_add(place).min(all.len());
+        let range = at(part.start)..at(part.end.max(part.start));
+        Ok((all, range))
     }
 
     /// The entries that begin between two places, in the order of their LSNs: a long one stands where it begins, not where it was

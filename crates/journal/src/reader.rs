@@ -4,6 +4,7 @@
 //! reads one entry with one read where its length is small or known, and follows a chain piece by piece.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use assent_frame::{HEADER_BYTES, PAYLOAD_BYTES_MAX, laid_bytes, parse};
@@ -13,6 +14,7 @@ use assent_world::read_exact_at;
 use crate::epochs::Epochs;
 use crate::error::{damaged, refused};
 use crate::layout::{BATCH_BYTES, BatchHead, ChainEnd, FIRST, Frames, KIND_RESERVED, LAST, PIECE, bytes, fold, length};
+use crate::pieces::Piece;
 use crate::segment::{Files, Segment, Segments, holder};
 use crate::walk::Walk;
 use crate::{Entry, Fetched, JournalError, Span};
@@ -78,6 +80,14 @@ impl Source {
 
     /// As [`Source::entry`], with one read if its payload is no longer than said.
     pub(crate) fn fetch(&self, lsn: u64, to: u64, payload_bytes: usize) -> Result<Fetched, JournalError> {
+        match self.first(lsn, to, payload_bytes)? {
+            First::Whole(fetched) => Ok(fetched),
+            First::Of(id) => self.chain(lsn, id, to)?.complete(lsn).map(Fetched::from),
+        }
+    }
+
+    /// What begins there: all of an entry, or the first piece of a long one.
+    pub(crate) fn first(&self, lsn: u64, to: u64, payload_bytes: usize) -> Result<First, JournalError> {
         let missing = JournalError::NotFound { lsn: Lsn(lsn) };
         let held = holder(&self.segments, lsn).and_then(|index| self.segments.get(index));
         let held = held.filter(|segment| lsn < to.min(segment.end()) && lsn.is_multiple_of(8));
@@ -93,17 +103,14 @@ impl Source {
         match parse(&memory, PAYLOAD_BYTES_MAX) {
             Ok(Some((frame, laid))) if frame.mark == lsn && frame.kind < KIND_RESERVED => {
                 if frame.flags & FIRST != 0 {
-                    return match self.chain(lsn, frame.chain, to)? {
-                        Chained::Whole(entry) => Ok(Fetched::from(entry)),
-                        Chained::Open | Chained::Cut(_) => Err(missing),
-                    };
+                    return Ok(First::Of(frame.chain));
                 }
                 if frame.flags & PIECE != 0 {
                     return Err(missing);
                 }
                 let (end, kind, payload) = (Lsn(lsn + bytes(laid)), frame.kind, frame.payload.len());
                 memory.truncate(HEADER_BYTES + payload);
-                Ok(Fetched::within(Lsn(lsn), end, kind, memory, HEADER_BYTES))
+                Ok(First::Whole(Fetched::within(Lsn(lsn), end, kind, memory, HEADER_BYTES)))
             }
             _ if self.begins(lsn)? => {
                 Err(damaged(segment.path(), segment.offset(lsn), "the checksum of the entry there fails"))
@@ -112,7 +119,7 @@ impl Source {
         }
     }
 
-    fn read(&self, segment: &Arc<Segment>, lsn: u64, wanted: usize) -> Result<Vec<u8>, JournalError> {
+    pub(crate) fn read(&self, segment: &Arc<Segment>, lsn: u64, wanted: usize) -> Result<Vec<u8>, JournalError> {
         let mut memory = vec![0; wanted];
         let read = read_exact_at(&*self.files.read(segment)?, segment.offset(lsn), &mut memory)
             .map_err(|error| refused("reading", segment.path(), &error))?;
@@ -143,15 +150,33 @@ impl Source {
     }
 
     /// Puts a long entry together, from its first piece on. What is there ends at `to`.
-    fn chain(&self, lsn: u64, id: u32, to: u64) -> Result<Chained, JournalError> {
+    fn chain(&self, lsn: u64, id: u32, to: u64) -> Result<Chained<Entry>, JournalError> {
+        let mut gathers = Gathers::all();
+        Ok(match self.gather(lsn, id, to, &mut gathers)? {
+            Chained::Whole((kind, end)) => {
+                Chained::Whole(Entry { lsn: Lsn(lsn), end: Lsn(end), kind, payload: gathers.memory })
+            }
+            Chained::Open => Chained::Open,
+            Chained::Cut(hole) => Chained::Cut(hole),
+        })
+    }
+
+    /// Gathers what is wanted of a long entry, from its first piece on: if it is whole, its kind and where it ends.
+    pub(crate) fn gather(
+        &self,
+        lsn: u64,
+        id: u32,
+        to: u64,
+        gathers: &mut Gathers,
+    ) -> Result<Chained<(u16, u64)>, JournalError> {
         let mut walk = self.walk_from(lsn);
-        let mut chain: Option<(u32, Chain)> = None;
+        let mut epoch = None;
         loop {
-            if chain.is_some() && walk.at() >= to {
+            if epoch.is_some() && walk.at() >= to {
                 return Ok(Chained::Open);
             }
             let Some(head) = walk.next()? else { break };
-            if head.lsn >= to || chain.as_ref().is_some_and(|(epoch, _)| *epoch != head.epoch) {
+            if head.lsn >= to || epoch.is_some_and(|epoch| epoch != head.epoch) {
                 return Ok(Chained::Open);
             }
             // The next one that begins in here need not come from as far.
@@ -164,15 +189,17 @@ impl Source {
                     continue;
                 }
                 if frame.mark == lsn {
-                    chain = Some((head.epoch, Chain::new(lsn)));
+                    epoch = Some(head.epoch);
                 }
-                let Some((_, chain)) = &mut chain else { continue };
+                if epoch.is_none() {
+                    continue;
+                }
                 if frame.flags & LAST == 0 {
-                    chain.push(frame.payload, placed.stored);
+                    gathers.push(frame.payload, placed.stored, frame.mark);
+                } else if gathers.are_all(lsn, frame.payload) {
+                    return Ok(Chained::Whole((frame.kind, end)));
                 } else {
-                    let closed = std::mem::replace(chain, Chain::new(lsn)).close(frame.payload);
-                    let payload = closed.ok_or_else(|| self.damage(lsn))?;
-                    return Ok(Chained::Whole(Entry { lsn: Lsn(lsn), end: Lsn(end), kind: frame.kind, payload }));
+                    return Err(self.damage(lsn));
                 }
             }
         }
@@ -196,7 +223,7 @@ impl Source {
         at > to
     }
 
-    fn damage(&self, lsn: u64) -> JournalError {
+    pub(crate) fn damage(&self, lsn: u64) -> JournalError {
         match holder(&self.segments, lsn).and_then(|index| self.segments.get(index)) {
             Some(segment) => damaged(segment.path(), segment.offset(lsn), "the checksum of the entry there fails"),
             None => JournalError::NotFound { lsn: Lsn(lsn) },
@@ -204,44 +231,76 @@ impl Source {
     }
 }
 
+/// What begins at a place.
+pub(crate) enum First {
+    Whole(Fetched),
+    /// A long entry, and how its pieces are called.
+    Of(u32),
+}
+
 /// What became of a long entry.
-enum Chained {
-    Whole(Entry),
+pub(crate) enum Chained<T> {
+    Whole(T),
     /// It was never closed, or is not yet.
     Open,
     /// What follows was released, or is lost: nobody can tell from here.
     Cut(JournalError),
 }
 
-/// A long entry that is being put together.
-#[derive(Debug)]
-struct Chain {
-    first: u64,
-    payload: Vec<u8>,
-    checksum: u32,
-    pieces: u32,
+impl<T> Chained<T> {
+    /// It, for whoever asks for this one by its place.
+    pub(crate) fn complete(self, lsn: u64) -> Result<T, JournalError> {
+        match self {
+            Self::Whole(whole) => Ok(whole),
+            Self::Open | Self::Cut(_) => Err(JournalError::NotFound { lsn: Lsn(lsn) }),
+        }
+    }
 }
 
-impl Chain {
-    const fn new(first: u64) -> Self {
-        Self { first, payload: Vec::new(), checksum: 0, pieces: 0 }
+/// What is wanted of a long entry while its pieces come one by one.
+#[derive(Debug)]
+pub(crate) struct Gathers {
+    /// These bytes of it.
+    part: Range<u64>,
+    pub(crate) memory: Vec<u8>,
+    /// Where its pieces stand, where that is wanted.
+    places: bool,
+    pub(crate) pieces: Vec<Piece>,
+    pub(crate) total: u64,
+    checksum: u32,
+    many: u32,
+}
+
+impl Gathers {
+    /// All of it.
+    pub(crate) const fn all() -> Self {
+        Self::of(0..u64::MAX, false)
     }
 
-    fn push(&mut self, piece: &[u8], checksum: Option<u32>) {
-        self.payload.extend_from_slice(piece);
+    /// These bytes, and where its pieces are.
+    pub(crate) const fn part(part: Range<u64>) -> Self {
+        Self::of(part, true)
+    }
+
+    const fn of(part: Range<u64>, places: bool) -> Self {
+        Self { part, memory: Vec::new(), places, pieces: Vec::new(), total: 0, checksum: 0, many: 0 }
+    }
+
+    fn push(&mut self, piece: &[u8], checksum: Option<u32>, lsn: u64) {
+        if self.places {
+            self.pieces.push(Piece { from: self.total, lsn });
+        }
+        let at = |place: u64| length(place.saturating_sub(self.total)).min(piece.len());
+        self.memory.extend_from_slice(piece.get(at(self.part.start)..at(self.part.end)).unwrap_or_default());
+        self.total += bytes(piece.len());
         self.checksum = fold(self.checksum, checksum.unwrap_or_default());
-        self.pieces += 1;
+        self.many += 1;
     }
 
-    /// The whole payload, if the last frame says the same of it.
-    fn close(self, last: &[u8]) -> Option<Vec<u8>> {
-        let seen = ChainEnd {
-            first: self.first,
-            total: bytes(self.payload.len()),
-            checksum: self.checksum,
-            pieces: self.pieces,
-        };
-        (ChainEnd::parse(last)? == seen).then_some(self.payload)
+    /// Whether the last frame says the same of the entry that begins there.
+    fn are_all(&self, first: u64, last: &[u8]) -> bool {
+        let Self { total, checksum, many: pieces, .. } = *self;
+        ChainEnd::parse(last) == Some(ChainEnd { first, total, checksum, pieces })
     }
 }
 
@@ -258,7 +317,8 @@ pub(crate) struct Entries {
     /// How much of the batch's body has been read.
     at: usize,
     epoch: u32,
-    chains: HashMap<u32, Chain>,
+    /// Those that have begun, each with its place.
+    chains: HashMap<u32, (u64, Gathers)>,
     ended: bool,
 }
 
@@ -309,10 +369,10 @@ impl Entries {
                 }
             } else if frame.flags & LAST == 0 {
                 if frame.flags & FIRST != 0 {
-                    self.chains.insert(frame.chain, Chain::new(place));
+                    self.chains.insert(frame.chain, (place, Gathers::all()));
                 }
-                if let Some(chain) = self.chains.get_mut(&frame.chain) {
-                    chain.push(frame.payload, placed.stored);
+                if let Some((_, chain)) = self.chains.get_mut(&frame.chain) {
+                    chain.push(frame.payload, placed.stored, place);
                 }
             } else if place >= self.from {
                 let (id, last) = (frame.chain, frame.payload.to_vec());
@@ -326,18 +386,17 @@ impl Entries {
     /// The entry that a last frame closes; its first piece may stand before the walk's beginning, or be trimmed away.
     fn closed(&mut self, id: u32, last: &[u8], entry: Entry) -> Result<Option<Entry>, JournalError> {
         let said = ChainEnd::parse(last).ok_or_else(|| self.source.damage(entry.lsn.0))?;
-        let Some(chain) = self.chains.remove(&id).filter(|chain| chain.first == said.first) else {
+        let Some((first, chain)) = self.chains.remove(&id).filter(|(first, _)| *first == said.first) else {
             return if self.source.covers(said.first, entry.lsn.0) {
-                match self.source.chain(said.first, id, self.to)? {
-                    Chained::Whole(entry) => Ok(Some(entry)),
-                    Chained::Open | Chained::Cut(_) => Err(JournalError::NotFound { lsn: Lsn(said.first) }),
-                }
+                self.source.chain(said.first, id, self.to)?.complete(said.first).map(Some)
             } else {
                 Ok(None)
             };
         };
-        let payload = chain.close(last).ok_or_else(|| self.source.damage(said.first))?;
-        Ok(Some(Entry { lsn: Lsn(said.first), payload, ..entry }))
+        if !chain.are_all(first, last) {
+            return Err(self.source.damage(first));
+        }
+        Ok(Some(Entry { lsn: Lsn(first), payload: chain.memory, ..entry }))
     }
 }
 

@@ -26,6 +26,7 @@ use crate::JournalError;
 use crate::error::refused;
 use crate::layout::{BLOCK_BYTES, SegmentHead, block_of};
 use crate::listing::{archived_name, is_owned, name};
+use crate::pieces::Known;
 
 /// Batches remembered as places to begin reading lie at least that far apart.
 const MARK_EVERY_BYTES: u64 = 64 << 10;
@@ -57,13 +58,20 @@ pub(crate) struct Files {
     pub(crate) disk: Arc<dyn Disk>,
     readers_max: usize,
     open: Mutex<VecDeque<Weak<Segment>>>,
+    /// Where the pieces of long entries are of which parts are read.
+    pub(crate) known: Known,
 }
 
 impl Files {
     pub(crate) fn new(disk: Arc<dyn Disk>) -> Arc<Self> {
         let most = disk.files_max().max(READERS_MAX_LEAST);
         disk.expect_files(most);
-        Arc::new(Self { disk, readers_max: usize::try_from(most).unwrap_or(usize::MAX), open: Mutex::default() })
+        Arc::new(Self {
+            disk,
+            readers_max: usize::try_from(most).unwrap_or(usize::MAX),
+            open: Mutex::default(),
+            known: Known::default(),
+        })
     }
 
     /// A segment's file; opens it if it is not open, and shuts the one that was opened first if there are many.

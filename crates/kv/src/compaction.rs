@@ -28,7 +28,7 @@ use assent_world::{Barrier, Moment};
 use crate::ledger::Ledger;
 use crate::record::Place;
 use crate::space::Look;
-use crate::values::{Held, Set};
+use crate::values::{Held, Set, Shelf};
 use crate::vault::{
     Account, Accounts, Answer, Answers, Asked, Choice, Chooser, Compacted, Compaction, Dead, Horizon, Liveness, Raw,
     Source, VaultError, Volume, compact, remove, volumes,
@@ -300,7 +300,7 @@ impl Kv {
                 _ if held.account.is_kept() && log.oldest().0 > first => return Err(missing(first)),
                 _ if held.account.is_kept() => Box::new(Raw::kept(log, &held.account)),
                 Ok(volume) => Box::new(Arc::clone(volume)),
-                Err(error) => return Err(error.unreadable(first)),
+                Err(error) => return Err(error.clone().found_at(first)),
             });
         }
         let cell_bytes = shared.ledger.cell_bytes();
@@ -392,6 +392,23 @@ impl Kv {
         values.publish(Set { raw_from: set.raw_from.max(end), volumes });
         self.leaving().extend(old);
         Ok(())
+    }
+
+    /// Opens the volumes that could not be opened before: descriptors that were missing may be there now.
+    pub(crate) fn open_anew(&self) {
+        let values = &self.shared.values;
+        if !values.look().misses_any() {
+            return;
+        }
+        // Who compacts makes a set of his own, and shows it.
+        let Ok(_alone) = self.compactor() else { return };
+        let (open, accounts) = (&values.open, &self.shared.ledger.accounts());
+        let shelf = Shelf { disk: &self.disk, folder: &self.volumes_folder, open, accounts };
+        let Some((set, opened)) = values.pin().opened_anew(shelf) else { return };
+        values.publish(set);
+        // What was tried in vain meanwhile is tried again.
+        let mut damaged = self.damaged();
+        opened.iter().for_each(|first| _ = damaged.remove(first));
     }
 
     /// Lets everything go that neither manifest names and no reader pins.

@@ -34,7 +34,7 @@ use crate::recover::{Opened, recover};
 use crate::snapshot::{Found, Head, Rows, Shared, Snapshot, Within};
 use crate::time::Time;
 use crate::upkeep::Counts;
-use crate::values::{Held, Set, Values, remove_strangers, volumes_folder};
+use crate::values::{Held, Set, Shelf, Values, remove_strangers, volumes_folder};
 use crate::vault::Front;
 use crate::vault::volumes;
 
@@ -262,7 +262,8 @@ impl Kv {
         let files_max = disk.files_max();
         disk.expect_files(files_max);
         let open = Arc::new(OpenFiles::new(files_max));
-        let set = Set::open(disk, &volumes_folder, &open, &ledger.accounts());
+        let accounts = &ledger.accounts();
+        let set = Set::open(Shelf { disk, folder: &volumes_folder, open: &open, accounts });
         if !read_only {
             remove_strangers(&ledger, &set, &**disk, &volumes_folder)?;
         }

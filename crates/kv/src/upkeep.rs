@@ -85,6 +85,7 @@ impl Kv {
         self.full.hears();
         _ = self.publish(&mut self.desk());
         self.leases.end_due(&self.shared);
+        self.open_anew();
         // So that who walks often finds little to put in order.
         self.shared.ledger.runs().order();
         if self.read_only {

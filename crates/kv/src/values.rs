@@ -55,18 +55,63 @@ pub(crate) struct Set {
     pub(crate) volumes: Vec<Arc<Held>>,
 }
 
+/// Where volumes are, and what is known of them.
+#[derive(Clone, Copy)]
+pub(crate) struct Shelf<'a> {
+    pub(crate) disk: &'a Arc<dyn Disk>,
+    pub(crate) folder: &'a Path,
+    pub(crate) open: &'a Arc<OpenFiles>,
+    pub(crate) accounts: &'a Accounts,
+}
+
+impl Shelf<'_> {
+    /// The volume that the account names. One that cannot be opened, or is another one, is told by whoever reads a value of it.
+    fn held(self, account: &Account) -> Arc<Held> {
+        let Self { disk, folder, open, accounts } = self;
+        let volume = Volume::open_among(open, disk, folder, account.first, account.generation);
+        let volume = volume.and_then(|volume| {
+            let facts = *volume.facts();
+            if accounts.says(&facts) { Ok(volume) } else { Err(volume.another()) }
+        });
+        Arc::new(Held { account: *account, volume })
+    }
+}
+
+impl Held {
+    /// Whether it was not opened for a reason that may have passed: want of descriptors, above all.
+    fn is_missed(&self) -> bool {
+        !self.account.is_kept() && self.volume.as_ref().is_err_and(VaultError::is_unopened)
+    }
+}
+
 impl Set {
-    /// Opens what the accounts name. One that cannot be opened, or is another one, is told by whoever reads a value of it.
-    pub(crate) fn open(disk: &Arc<dyn Disk>, folder: &Path, open: &Arc<OpenFiles>, accounts: &Accounts) -> Self {
-        let held = |account: &Account| {
-            let volume = Volume::open_among(open, disk, folder, account.first, account.generation);
-            let volume = volume.and_then(|volume| {
-                let facts = *volume.facts();
-                if accounts.says(&facts) { Ok(volume) } else { Err(volume.another()) }
-            });
-            Arc::new(Held { account: *account, volume })
-        };
+    /// Opens what the accounts name.
+    pub(crate) fn open(shelf: Shelf<'_>) -> Self {
+        let held = |account: &Account| shelf.held(account);
+        let accounts = shelf.accounts;
         Self { raw_from: accounts.raw_from(), volumes: accounts.compacted().map(held).collect() }
+    }
+
+    /// Whether it has volumes that were not opened, and might be now.
+    pub(crate) fn misses_any(&self) -> bool {
+        self.volumes.iter().any(|held| held.is_missed())
+    }
+
+    /// The same with those, and where they begin; none if none of them is to be had yet.
+    pub(crate) fn opened_anew(&self, shelf: Shelf<'_>) -> Option<(Self, Vec<u64>)> {
+        let mut opened = Vec::new();
+        let anew = |held: &Arc<Held>| {
+            if !held.is_missed() {
+                return Arc::clone(held);
+            }
+            let again = shelf.held(&held.account);
+            if !again.is_missed() {
+                opened.push(again.account.first);
+            }
+            again
+        };
+        let volumes = self.volumes.iter().map(anew).collect();
+        (!opened.is_empty()).then_some((Self { raw_from: self.raw_from, volumes }, opened))
     }
 
     /// Volumes that it keeps and a newer set does not.
@@ -186,14 +231,12 @@ impl Values {
     fn read_journal(&self, place: &Place) -> Result<Bytes, String> {
         let length = |bytes: u32| usize::try_from(bytes).unwrap_or(usize::MAX);
         let start = length(place.at).saturating_add(place.metadata_bytes.into());
-        let hint = start.saturating_add(length(place.value_bytes));
-        let fetched = self.log.read_at_sized(place.entry, hint).map_err(|error| error.to_string())?;
-        let (laid, from) = fetched.into_bytes();
-        let range = from.saturating_add(start)..from.saturating_add(hint);
-        if range.end > laid.len() {
+        let part = start..start.saturating_add(length(place.value_bytes));
+        let (bytes, range) = self.log.read_part(place.entry, part).map_err(|error| error.to_string())?;
+        if range.len() < length(place.value_bytes) {
             return Err("it ends behind its journal entry".to_owned());
         }
-        Ok(Bytes { bytes: laid, range })
+        Ok(Bytes { bytes, range })
     }
 
     /// From now on values are read from these volumes. Whoever pins the set before goes on with it.

@@ -17,6 +17,7 @@ mod indirect;
 mod kept;
 mod late;
 mod leaving;
+mod parts;
 mod policy;
 mod real;
 mod restarts;

@@ -10,6 +10,9 @@ use assent_kind::Kind;
 
 use crate::vault::Address;
 
+/// What is done to a volume's file first.
+pub(crate) const OPENING: &str = "opening";
+
 /// Why the vault refused or failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum VaultError {
@@ -64,6 +67,11 @@ impl VaultError {
             | Self::Ledger { kind, .. }
             | Self::Disk { kind, .. } => *kind,
         }
+    }
+
+    /// Whether a file was not opened, for a reason that may pass.
+    pub(crate) fn is_unopened(&self) -> bool {
+        matches!(self, Self::Disk { doing, kind: Kind::Unavailable, .. } if *doing == OPENING)
     }
 
     /// Said of the place where it was found: no compaction takes that again.

@@ -19,7 +19,7 @@ use assent_world::{Access, Disk, File, Open, read_exact_at, remove_in_steps};
 use crate::vault::index::{self, Row, Top};
 use crate::vault::item::{self, Address, Item, Record};
 use crate::vault::seal::{self, BLOCK_BYTES, Facts};
-use crate::vault::{Source, VaultError};
+use crate::vault::{OPENING, Source, VaultError};
 
 /// Blocks of indexes that are kept in memory, by volume and number.
 pub(crate) trait Blocks: Send + Sync {
@@ -87,7 +87,7 @@ impl Volume {
         let path = folder.join(seal::name(first, generation));
         let slot = Arc::<Slot>::default();
         let file = open.file(&slot, || opened(&**disk, &path));
-        let file = file.map_err(|error| VaultError::disk("opening", &path, &error))?;
+        let file = file.map_err(|error| VaultError::disk(OPENING, &path, &error))?;
         let size = file.size().map_err(|error| VaultError::disk("reading", &path, &error))?;
         let back = size.saturating_sub(bytes(BLOCK_BYTES));
         let last = || read(&*file, &path, back, BLOCK_BYTES).ok().and_then(|block| Facts::parse(&block).ok());
@@ -119,7 +119,7 @@ impl Volume {
         generation: u32,
     ) -> Result<Option<Facts>, VaultError> {
         let path = folder.join(seal::name(first, generation));
-        let file = opened(disk, &path).map_err(|error| VaultError::disk("opening", &path, &error))?;
+        let file = opened(disk, &path).map_err(|error| VaultError::disk(OPENING, &path, &error))?;
         let front = Facts::parse_first(&read(&*file, &path, 0, BLOCK_BYTES)?);
         let finished = front.ok().filter(|(_, is_finished)| *is_finished).map(|(facts, _)| facts);
         Ok(finished.filter(|facts| (facts.first, facts.generation) == (first, generation)))
@@ -141,7 +141,7 @@ impl Volume {
     /// So many bytes from a place of its file, or as many as there are.
     fn read(&self, at: u64, wanted: usize) -> Result<Vec<u8>, VaultError> {
         let file = self.open.file(&self.slot, || opened(&*self.disk, &self.path));
-        let file = file.map_err(|error| VaultError::disk("opening", &self.path, &error))?;
+        let file = file.map_err(|error| VaultError::disk(OPENING, &self.path, &error))?;
         read(&*file, &self.path, at, wanted)
     }
 

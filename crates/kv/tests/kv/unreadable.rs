@@ -7,7 +7,7 @@ use assent_journal::Log;
 use assent_kind::Kind;
 use assent_kv::{Durability, Kv, KvError};
 use assent_runs::AtOnce;
-use assent_sim::SimDisk;
+use assent_sim::{Call, Fault, Operation, SimDisk};
 use assent_world::{Access, Disk, Open};
 
 use super::compactions::{House, SEGMENT_BYTES, house, merge_all};
@@ -292,4 +292,37 @@ fn a_volume_that_has_rotted_or_cannot_be_read_gives_way_to_no_file_that_it_repla
     refused(&refusing, Kind::Unavailable);
     refusing.set_unreadable(&path, 8, false);
     check(&refusing, "read again");
+}
+
+#[test]
+fn a_volume_that_was_not_opened_is_tried_again_and_nothing_is_lost_meanwhile() {
+    let (house, model) = filled();
+    assert!(house.compact_all() > 1);
+    let disk = stopped(house);
+    let names = disk.list(Path::new(VALUES)).unwrap();
+    let mut struck = 0;
+    for nth in 1..60 {
+        let disk = disk.copy();
+        disk.inject(Call::of(Operation::Open, nth), Fault::Io);
+        let Ok(kv) = opened(&disk) else { continue };
+        let unread: Vec<KvError> = model.keys().filter_map(|key| kv.get(0, key).err()).collect();
+        struck += usize::from(!unread.is_empty());
+        assert!(
+            unread.iter().all(|error| error.kind() == Kind::Corrupt && error.to_string().contains("opening")),
+            "{unread:?}"
+        );
+        // Some are compacted in vain before.
+        let tried = if nth % 2 == 0 { 0 } else { overwrite(&kv, 4).len() };
+        kv.tick();
+        if nth % 2 == 0 {
+            for (key, value) in &model {
+                assert_eq!(kv.get(0, key).unwrap().as_ref(), Some(value), "open {nth}");
+            }
+        }
+        let errors = overwrite(&kv, 12);
+        assert!(errors.is_empty(), "open {nth}, {tried} failures before: {errors:?}");
+        let left = disk.list(Path::new(VALUES)).unwrap();
+        assert!(names.iter().all(|old| !left.contains(old)), "open {nth}: each is compacted: {left:?}");
+    }
+    assert!(struck > 3, "{struck} opens were those of volumes");
 }
