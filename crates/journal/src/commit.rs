@@ -29,6 +29,8 @@ use crate::segment::Segment;
 
 /// So often somebody looks: for some microseconds.
 const LOOKS: u32 = 200;
+/// So many batches somebody writes for others behind his own: some tenths of a millisecond for him.
+const FURTHER: u32 = 4;
 /// So often somebody who gathers lets others run.
 const LETS_RUN: u32 = 4;
 
@@ -135,19 +137,28 @@ impl Journal {
         }
     }
 
-    /// Closes the open batch, writes it and lands it.
+    /// Closes the open batch, writes it and lands it; into the page cache then some more for which somebody waits: who writes there has a core,
+    /// and whoever is woken to do it waits for one.
     fn lead(&self, mut core: MutexGuard<'_, Core>) {
-        let flight = core.close(self.epoch, self.salt, self.durable.load(Ordering::Acquire), self.clock.now());
+        let mut further = if self.config.lazy() { FURTHER } else { 0 };
+        let mut next = Some(self.close_batch(&mut core));
         drop(core);
-        let result = self.write(&flight);
-        self.land(flight, result);
+        while let Some(flight) = next {
+            let result = self.write(&flight);
+            next = self.land_and_go_on(flight, result, further > 0);
+            further = further.saturating_sub(1);
+        }
+    }
+
+    fn close_batch(&self, core: &mut Core) -> Flight {
+        core.close(self.epoch, self.salt, self.durable.load(Ordering::Acquire), self.clock.now())
     }
 
     /// Hands the open batch to whoever wants to write it step by step; none if it is empty or may not be written now.
     pub(crate) fn take(&self) -> Option<Flight> {
         let mut core = self.core();
         let may = !core.open.is_empty() && core.may_lead(self.config.in_flight()) && core.closed.is_none();
-        may.then(|| core.close(self.epoch, self.salt, self.durable.load(Ordering::Acquire), self.clock.now()))
+        may.then(|| self.close_batch(&mut core))
     }
 
     /// Writes a closed batch: durable where RPO is 0.
@@ -183,12 +194,17 @@ impl Journal {
 
     /// Takes a write back, publishes how far the log has landed and wakes whom that concerns.
     pub(crate) fn land(&self, flight: Flight, result: Result<(), String>) {
+        self.land_and_go_on(flight, result, false);
+    }
+
+    /// The same. Who goes on has the next batch in his hands then, if somebody waits for it and it may be written.
+    fn land_and_go_on(&self, flight: Flight, result: Result<(), String>, goes_on: bool) -> Option<Flight> {
         let Flight { turn, batch, segment, file } = flight;
         let (_, written) = batch.exact();
         let written = bytes(written.len());
         let mut core = self.core();
         let mut due = false;
-        let landed = core.land(turn, batch, result, self.config.in_flight());
+        let mut landed = core.land(turn, batch, result, self.config.in_flight());
         if let Some(end) = landed.end {
             if self.config.lazy() {
                 due = self.backlog().wrote((&segment, &file), (written, end), || self.clock.now(), &self.config);
@@ -197,11 +213,13 @@ impl Journal {
             }
             self.landed.store(end, Ordering::Release);
         }
+        let next = landed.next.take_if(|_| goes_on).map(|_| self.close_batch(&mut core));
         drop(core);
         if due {
             self.call_keeper();
         }
         landed.wake();
+        next
     }
 
     /// Closes the journal for writers and wakes everyone, so that they see it.

@@ -1,12 +1,14 @@
 //! RPO > 0: acknowledged from the kernel, durable within the bound.
 
+use std::cell::Cell;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use assent_journal::{Config, Log, stepping};
-use assent_sim::{SimClock, SimDisk, Survival};
+use assent_journal::{Config, Journal, Log, stepping};
+use assent_sim::{Operation, SimClock, SimDice, SimDisk, Survival, Watch, WatchedDisk};
 
-use super::stage::{bytes, open_at, payloads, put, segments, small};
+use super::stage::{FOLDER, bytes, open_at, payloads, put, segments, small};
 
 fn lazy() -> Config {
     Config { max_elapsed_sync_time: 100, min_elapsed_sync_time: 60, ..small() }
@@ -196,5 +198,50 @@ fn what_comes_while_a_write_is_under_way_begins_a_block_only_where_both_may_be()
         journal.wait(two).unwrap();
         assert_eq!(two.lsn.0 - one.end.0, skipped + 64);
         assert_eq!(payloads(&*journal), [[7; 40], [8; 40]]);
+    }
+}
+
+thread_local! {
+    /// Writes of batches that this thread has made.
+    static WRITES: Cell<u32> = const { Cell::new(0) };
+}
+
+#[derive(Debug)]
+struct Writes;
+
+impl Watch for Writes {
+    fn begins(&self, path: &Path, operation: Operation) {
+        if matches!(operation, Operation::Write | Operation::WriteDurable)
+            && path.extension().is_some_and(|it| it == "log")
+        {
+            WRITES.set(WRITES.get() + 1);
+            // Long enough for others to come and wait.
+            (0..50).for_each(|_| std::thread::yield_now());
+        }
+    }
+}
+
+#[test]
+fn who_writes_into_the_page_cache_goes_on_for_those_who_wait_and_not_for_ever() {
+    const GOES_ON: u32 = 5;
+    for (max_elapsed_sync_time, expected) in [(100, 2..=GOES_ON), (0, 1..=1)] {
+        let disk = WatchedDisk::new(SimDisk::new(), Arc::new(Writes));
+        let config = Config { log_size: 4 << 20, max_elapsed_sync_time, ..Config::default() };
+        let (clock, dice) = (Arc::new(SimClock::new()), Arc::new(SimDice::new(1)));
+        let (journal, _) = Journal::open(Arc::new(disk), clock, dice, Path::new(FOLDER), config).unwrap();
+        let most = std::thread::scope(|scope| {
+            let writer = || {
+                let writes = (0..300).map(|_| {
+                    WRITES.set(0);
+                    put(&*journal, b"something");
+                    WRITES.get()
+                });
+                writes.max().unwrap()
+            };
+            let writers: Vec<_> = (0..8).map(|_| scope.spawn(writer)).collect();
+            writers.into_iter().map(|writer| writer.join().unwrap()).max().unwrap()
+        });
+        assert!(expected.contains(&most), "{most} writes of one put, {max_elapsed_sync_time} ms");
+        assert_eq!(payloads(&*journal).len(), 8 * 300);
     }
 }
