@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use assent_docs::{Config, Database, Look, Meta, NodeKey, Value, Versioning};
+use assent_ids::Xid;
 use assent_kind::Kind;
 
 use super::tree::push;
@@ -135,17 +136,22 @@ fn behind_a_drop_that_cannot_be_shown_yet_nobody_writes_the_document() {
     for shows_before in [true, false] {
         let mut desk = fresh_with(Config { memory_bytes: 64 << 10, ..Config::default() });
         let make = |name: &str| desk.db.create(name, Versioning::default()).unwrap();
-        let docs: Vec<_> = (0..40).map(|number| make(&number.to_string())).collect();
+        let docs: Vec<_> = (0..11).map(|number| make(&number.to_string())).collect();
         let gone = make("gone");
         let said = says(&"m".repeat(60_000));
-        let begin = |doc: &assent_docs::Document| {
+        let edit = |doc: &assent_docs::Document| {
             let mut edit = doc.edit().unwrap();
             push(&mut edit, NodeKey::DOCUMENT, None, Value::Null);
-            edit.commit_begin(&said).unwrap()
+            edit
         };
-        // More than the index's memory may take, and no room to write it out.
-        let pending: Vec<_> = docs.iter().map(begin).collect();
+        // The index's memory takes eight times 64 KiB, and three of these have their place in it: the branch's eight do not fit, and there is
+        // no room to write out what is there.
+        let xid = Xid::new(1, b"many", b"").unwrap();
+        let voted = desk.db.prepare_begin(&xid, docs[..8].iter().map(edit).collect(), &said).unwrap();
+        desk.db.wait(voted.appended).unwrap();
+        docs[8..].iter().for_each(|doc| _ = edit(doc).commit(&said).unwrap());
         desk.disk.set_capacity(Some(desk.disk.used_bytes()));
+        _ = desk.db.commit_prepared_begin(&xid).unwrap();
         assert_eq!(desk.db.drop_document("gone").unwrap_err().kind(), Kind::InDoubt);
         let end = assent_journal::Log::end(&*desk.log);
         assert!(desk.db.document("gone").is_ok(), "it is shown still");
@@ -156,17 +162,17 @@ fn behind_a_drop_that_cannot_be_shown_yet_nobody_writes_the_document() {
         });
         assert!(written.is_err());
         assert_eq!(assent_journal::Log::end(&*desk.log), end, "nothing stands behind the drop");
-        drop((pending, docs));
+        drop(docs);
         desk.disk.set_capacity(None);
         if shows_before {
-            desk.db.drop_document("0").unwrap();
+            desk.db.drop_document("8").unwrap();
             assert_eq!(desk.db.drop_document("gone").unwrap_err().kind(), Kind::NotFound);
             assert_eq!(gone.edit().unwrap_err().kind(), Kind::NotFound);
         }
         drop(gone);
         desk = desk.again();
         assert_eq!(desk.db.document("gone").unwrap_err().kind(), Kind::NotFound);
-        assert_eq!(desk.db.document("39").unwrap().latest().number(), 1);
+        assert_eq!(desk.db.document("7").unwrap().latest().number(), 1);
     }
 }
 
