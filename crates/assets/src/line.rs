@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use assent_frame::{Frame, Malformed};
 use assent_kind::Kind;
-use assent_world::net::{Address, Stream};
+use assent_world::net::{Address, Proofs, Stream};
 
 use crate::message::{self, Ask, KIND_REFUSED, KIND_STATUS, Status};
 
@@ -59,6 +59,8 @@ impl Line {
     pub(crate) fn open(server: &Address, connecting: Duration, patience: Duration) -> io::Result<Self> {
         let stream = Stream::connect(server, connecting)?;
         stream.set_timeouts(Some(patience), Some(patience))?;
+        // Who only waits for news would hear of no server that vanished.
+        stream.give_up_after(Some(Proofs::SOON), None)?;
         Ok(Self { stream, inbox: Vec::new(), taken: 0, buffer: vec![0; READ_BYTES] })
     }
 

@@ -14,7 +14,7 @@ use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use assent_membership::Member;
-use assent_world::net::{Address, Interest, Listener, Peer, Registry, Stream, Token};
+use assent_world::net::{Address, Interest, Listener, Peer, Proofs, Registry, Stream, Token};
 use assent_world::{Clock, Gate};
 
 use crate::message::Message;
@@ -30,6 +30,9 @@ const INBOUND_MAX: usize = 64;
 const READS_MAX: u32 = 16;
 const READ_BYTES: usize = 64 << 10;
 const CONNECT_LIMIT: Duration = Duration::from_secs(2);
+/// A member whose machine vanished takes nothing more on this connection, though it is back: Linux tries again at intervals that grow to two minutes. So it
+/// is connected to anew.
+const UNANSWERED_MAX: Duration = Duration::from_secs(5);
 const CONNECT_AGAIN: Duration = Duration::from_millis(50);
 
 /// The connections.
@@ -314,7 +317,10 @@ pub(crate) fn connect<N: Send + 'static>(
     let connector = Arc::new(Gate::default());
     while !stopping.load(Ordering::SeqCst) {
         let seen = connector.value();
-        let made = Stream::connect(at, CONNECT_LIMIT).and_then(Stream::into_peer);
+        let made = Stream::connect(at, CONNECT_LIMIT).and_then(|stream| {
+            stream.give_up_after(Some(Proofs::SOON), Some(UNANSWERED_MAX))?;
+            stream.into_peer()
+        });
         let Ok(peer) = made else {
             clock.sleep(CONNECT_AGAIN);
             continue;

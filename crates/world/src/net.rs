@@ -40,6 +40,12 @@ pub struct Proofs {
     pub count: Option<u32>,
 }
 
+impl Proofs {
+    /// A machine that vanished is given up within 40 seconds of silence. By themselves connections that nobody writes to stand for ever.
+    pub const SOON: Self =
+        Self { idle: Duration::from_secs(20), interval: Some(Duration::from_secs(5)), count: Some(4) };
+}
+
 #[derive(Debug)]
 enum Blocking {
     Tcp(TcpStream),
@@ -98,18 +104,10 @@ impl Stream {
     /// # Errors
     /// As the operating system says.
     pub fn give_up_after(&self, proofs: Option<Proofs>, unanswered: Option<Duration>) -> io::Result<()> {
-        let Blocking::Tcp(stream) = &self.0 else { return Ok(()) };
-        sockopt::set_socket_keepalive(stream, proofs.is_some())?;
-        if let Some(Proofs { idle, interval, count }) = proofs {
-            sockopt::set_tcp_keepidle(stream, idle)?;
-            interval.map_or(Ok(()), |interval| sockopt::set_tcp_keepintvl(stream, interval))?;
-            count.map_or(Ok(()), |count| sockopt::set_tcp_keepcnt(stream, count))?;
+        match &self.0 {
+            Blocking::Tcp(stream) => give_up(stream, proofs, unanswered),
+            Blocking::Unix(_) => Ok(()),
         }
-        if let Some(unanswered) = unanswered {
-            let ms = u32::try_from(unanswered.as_millis()).unwrap_or(u32::MAX);
-            sockopt::set_tcp_user_timeout(stream, ms)?;
-        }
-        Ok(())
     }
 
     /// Ends both directions; whoever blocks in a read on it wakes.
@@ -203,6 +201,20 @@ impl Write for &Stream {
     }
 }
 
+fn give_up(socket: &impl AsFd, proofs: Option<Proofs>, unanswered: Option<Duration>) -> io::Result<()> {
+    sockopt::set_socket_keepalive(socket, proofs.is_some())?;
+    if let Some(Proofs { idle, interval, count }) = proofs {
+        sockopt::set_tcp_keepidle(socket, idle)?;
+        interval.map_or(Ok(()), |interval| sockopt::set_tcp_keepintvl(socket, interval))?;
+        count.map_or(Ok(()), |count| sockopt::set_tcp_keepcnt(socket, count))?;
+    }
+    if let Some(unanswered) = unanswered {
+        let ms = u32::try_from(unanswered.as_millis()).unwrap_or(u32::MAX);
+        sockopt::set_tcp_user_timeout(socket, ms)?;
+    }
+    Ok(())
+}
+
 /// Whether a socket shows this now, or that it is over.
 fn shows(socket: &impl AsFd, what: PollFlags) -> bool {
     let mut fds = [PollFd::from_borrowed_fd(socket.as_fd(), what)];
@@ -242,7 +254,7 @@ impl Listener {
         }
     }
 
-    /// The next connection that waits; `None` if none does.
+    /// The next connection that waits; `None` if none does. Whoever vanishes is given up ([`Proofs::SOON`]), and his place is free.
     ///
     /// # Errors
     /// As the operating system says: with `EMFILE` and its like go on later, the listener is well.
@@ -250,6 +262,7 @@ impl Listener {
         let accepted = match &self.0 {
             Listening::Tcp(listener) => listener.accept().and_then(|(stream, at)| {
                 stream.set_nodelay(true)?;
+                give_up(&stream, Some(Proofs::SOON), None)?;
                 Ok(Peer { socket: Socket::Tcp(stream), from: Some(at.into()) })
             }),
             Listening::Unix { listener, .. } => {
@@ -407,6 +420,27 @@ source!(Peer, self => &mut self.socket, Socket::Tcp(it) => it, Socket::Unix(it) 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_machine_that_vanishes_is_given_up_by_whoever_took_it_in_and_by_who_said_so() {
+        let mut listener = Listener::bind(&"127.0.0.1:0".parse().unwrap()).unwrap();
+        let mut poll = Poll::new().unwrap();
+        poll.registry().register(&mut listener, Token(0), Interest::READABLE).unwrap();
+        let stream = Stream::connect(&listener.address().unwrap(), Duration::from_secs(5)).unwrap();
+        poll.poll(&mut Events::with_capacity(8), Some(Duration::from_secs(5))).unwrap();
+        let peer = listener.accept().unwrap().unwrap();
+        let Socket::Tcp(accepted) = &peer.socket else { panic!("{peer:?}") };
+        let Blocking::Tcp(made) = &stream.0 else { panic!("{stream:?}") };
+        let told = |socket: std::os::fd::BorrowedFd<'_>| {
+            let is_proved = sockopt::socket_keepalive(socket).unwrap();
+            (is_proved, sockopt::tcp_keepidle(socket).unwrap(), sockopt::tcp_user_timeout(socket).unwrap())
+        };
+        let soon = Proofs::SOON.idle;
+        assert_eq!(told(accepted.as_fd()), (true, soon, 0));
+        assert!(!told(made.as_fd()).0, "who connects says so himself");
+        stream.give_up_after(Some(Proofs::SOON), Some(Duration::from_secs(5))).unwrap();
+        assert_eq!(told(made.as_fd()), (true, soon, 5_000));
+    }
 
     fn echo_once(address: &Address) {
         let mut listener = Listener::bind(address).unwrap();
