@@ -11,7 +11,7 @@
 //! One lock for all state. Under it: a look-up, a copy into the log's buffer, an insert. Records are encoded before it,
 //! waiting is done after it.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -449,7 +449,7 @@ impl Ruling {
             is_acknowledged: false,
             is_finished: false,
             row: self.row,
-            progress: Vec::new(),
+            progress: BTreeMap::new(),
         }
     }
 }

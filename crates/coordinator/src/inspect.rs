@@ -1,14 +1,15 @@
 //! Looking without touching: lists for people, counters for meters.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::time::Duration;
 
-use assent_ids::{ResourceId, TxId};
+use assent_ids::TxId;
 use assent_xa::BranchRecord;
 
 use crate::attended::Seen;
 use crate::coordinator::State;
-use crate::note::Note;
+use crate::note::Place;
 use crate::record;
 use crate::table::Entry;
 use crate::{BranchView, Coordinator, Fate, Gauges, TransactionView};
@@ -90,7 +91,6 @@ impl Coordinator {
         let before = decided_ms.into_iter().chain(prepared_ms).min();
         let before = before.map_or(Duration::ZERO, |ms| Duration::from_millis(self.clock.wall_ms().saturating_sub(ms)));
         let known = entry.map(|entry| record::read_branches(&entry.branches).unwrap_or_default()).unwrap_or_default();
-        let progress = entry.map(|entry| entry.progress.as_slice()).unwrap_or_default();
         let durable = |entry: &Entry| entry.ticket.is_none_or(|ticket| ticket.end <= self.log.durable());
         Some(TransactionView {
             tx,
@@ -102,25 +102,20 @@ impl Coordinator {
             is_acknowledged: entry.is_some_and(|entry| entry.is_acknowledged),
             age: self.clock.now().since(since).max(before),
             may_be_lost: state.may_be_lost(tx),
-            branches: branches(known, &seen, progress),
+            branches: branches(known, &seen, entry),
         })
     }
 }
 
 /// What the decision names and what the agent saw, each branch once.
-fn branches(known: Vec<BranchRecord>, seen: &[Seen], progress: &[Note]) -> Vec<BranchView> {
-    let same = |resource: ResourceId, number: u16| {
-        move |branch: &BranchRecord| branch.resource == resource && branch.number == number
-    };
-    let seen_records = || seen.iter().map(|one| &one.record);
-    let extra = seen_records().filter(|one| !known.iter().any(same(one.resource, one.number))).cloned();
-    let extra: Vec<BranchRecord> = extra.collect();
-    let mut all = known;
-    all.extend(extra);
+fn branches(known: Vec<BranchRecord>, seen: &[Seen], entry: Option<&Entry>) -> Vec<BranchView> {
+    let place = |branch: &BranchRecord| (branch.resource, branch.number);
+    let here: BTreeMap<Place, &Seen> = seen.iter().map(|one| (place(&one.record), one)).collect();
+    let named: BTreeSet<Place> = known.iter().map(place).collect();
+    let extra = seen.iter().map(|one| &one.record).filter(|one| !named.contains(&place(one))).cloned();
     let view = |branch: BranchRecord| {
-        let done = progress.iter().find(|one| one.resource == branch.resource && one.number == branch.number);
-        let is_here = same(branch.resource, branch.number);
-        let here = seen.iter().find(|one| is_here(&one.record));
+        let done = entry.and_then(|entry| entry.progress.get(&place(&branch)));
+        let here = here.get(&place(&branch));
         let fate = match (done, here) {
             (Some(note), _) => note.fate.clone(),
             (None, Some(_)) => Fate::Prepared,
@@ -139,5 +134,5 @@ fn branches(known: Vec<BranchRecord>, seen: &[Seen], progress: &[Note]) -> Vec<B
             witness: branch.witness,
         }
     };
-    all.into_iter().map(view).collect()
+    known.into_iter().chain(extra).map(view).collect()
 }

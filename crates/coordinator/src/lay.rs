@@ -85,7 +85,7 @@ pub(crate) fn entry(out: &mut Writer, tx: TxId, entry: &Entry) {
     out.raw(&tx_bytes(tx)).u8(outcome_byte(*outcome)).u8(by.byte()).u8(u8::from(*is_acknowledged));
     out.u64(*at_ms).raw(branches);
     // What else the agent did is looked at again.
-    let kept = || entry.progress.iter().filter(|note| matches!(note.fate, Fate::Heuristic(..) | Fate::Cleared));
+    let kept = || entry.progress.values().filter(|note| matches!(note.fate, Fate::Heuristic(..) | Fate::Cleared));
     out.u16(u16::try_from(kept().count()).unwrap_or(u16::MAX));
     kept().take(usize::from(u16::MAX)).for_each(|note| put_note(out, note));
 }

@@ -1,10 +1,11 @@
 //! How branches were left: for history a record that nobody waits for, for a heuristic outcome one that stays.
 //!
 //! Walk: [`Coordinator::note`] the agent's findings · [`Coordinator::heuristic`] a client's · [`Coordinator::voted`] what
-//! branches voted · `State::note` lays the record under the one lock; what an upset log refused of a heuristic is laid by a
-//! later tick.
+//! branches voted · `State::note` lays the record under the one lock, of many heuristic outcomes a table's row but once; what
+//! an upset log refused of a heuristic is laid by a later tick.
 //! Deliberately absent: any part in forgetting; `table` has that rule.
 
+use assent_frame::Writer;
 use assent_ids::{ResourceId, TxId};
 use assent_journal::{JournalError, Log, Ticket};
 use assent_xa::{BranchRecord, Deviation, Native, Outcome, Voice, Voted};
@@ -14,6 +15,9 @@ use crate::{BRANCHES_MAX, By, Coordinator, Fate, Standing, lay, record};
 
 const CODE_BYTES_MAX: usize = 64;
 const MESSAGE_BYTES_MAX: usize = 512;
+
+/// Which branch of a transaction: its resource, and its number there.
+pub(crate) type Place = (ResourceId, u16);
 
 /// The end of one branch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +34,10 @@ pub(crate) struct Note {
 }
 
 impl Note {
+    pub(crate) const fn place(&self) -> Place {
+        (self.resource, self.number)
+    }
+
     /// The resource's own words.
     pub(crate) const fn words(&self) -> &Native {
         match &self.fate {
@@ -107,19 +115,21 @@ impl Coordinator {
                 return;
             }
         }
+        let mut news = Vec::new();
         for it in branches {
-            let fate = Fate::Heuristic(it.heuristic, it.native.clone());
-            let (resource, number) = (it.resource, it.number);
-            let note = Note { resource, number, fate, by: By::Client, retries: 0, native: Native::default() };
             if self.room(&state).is_err() {
-                return;
+                break;
             }
-            // Nor in many messages: each note looks through those that are there.
+            let (resource, number) = (it.resource, it.number);
+            // Nor in many messages.
             if state.table.get(tx).is_some_and(|entry| entry.is_full(resource, number)) {
                 continue;
             }
-            _ = state.note(&*self.log, at_ms, tx, note);
+            let fate = Fate::Heuristic(it.heuristic, it.native.clone());
+            let note = Note { resource, number, fate, by: By::Client, retries: 0, native: Native::default() }.cut();
+            news.extend(state.table.note(tx, &note).then_some(note));
         }
+        state.lay_heuristics(&*self.log, at_ms, tx, &news);
     }
 
     /// What a client's branches voted, where not all said yes: history only, in a record that nobody waits for. The caller
@@ -148,7 +158,10 @@ impl Coordinator {
         let owed = {
             let mut state = self.state();
             for tx in std::mem::take(&mut state.unlaid) {
-                state.lay_heuristics(&*self.log, at_ms, tx);
+                let is_heuristic = |note: &&Note| matches!(note.fate, Fate::Heuristic(..));
+                let notes = state.table.get(tx).into_iter().flat_map(|entry| entry.progress.values());
+                let notes: Vec<Note> = notes.filter(is_heuristic).cloned().collect();
+                state.lay_heuristics(&*self.log, at_ms, tx, &notes);
             }
             state.owed
         };
@@ -171,7 +184,7 @@ impl State {
             return false;
         }
         if is_heuristic {
-            self.lay_heuristic(log, at_ms, tx, &note);
+            self.lay_heuristics(log, at_ms, tx, &[note]);
         } else {
             // History only: a log that takes nothing now loses a line of it.
             _ = self.append(log, record::BRANCH, &[&lay::branch(at_ms, tx, &note)]);
@@ -179,24 +192,13 @@ impl State {
         true
     }
 
-    /// Lays one heuristic outcome, behind its decision: only this one, however many there are. One that stands behind a
-    /// refused one waits with it.
-    fn lay_heuristic(&mut self, log: &dyn Log, at_ms: u64, tx: TxId, note: &Note) {
-        if self.unlaid.contains(&tx) {
+    /// Lays heuristic outcomes that are in the table, behind their decision: these alone, however many there are. What
+    /// stands behind a refused one waits with it.
+    fn lay_heuristics(&mut self, log: &dyn Log, at_ms: u64, tx: TxId, notes: &[Note]) {
+        if notes.is_empty() || self.unlaid.contains(&tx) {
             return;
         }
-        let laid = self.lay_decision(log, tx);
-        let laid = laid.and_then(|_| self.append(log, record::BRANCH, &[&lay::branch(at_ms, tx, note)]));
-        self.owe(tx, laid.map(Some));
-    }
-
-    /// Lays all of a transaction's heuristic outcomes: the log refused one of them before.
-    fn lay_heuristics(&mut self, log: &dyn Log, at_ms: u64, tx: TxId) {
-        let laid = self.try_heuristics(log, at_ms, tx);
-        self.owe(tx, laid);
-    }
-
-    fn owe(&mut self, tx: TxId, laid: Result<Option<Ticket>, JournalError>) {
+        let laid = if log.keeps_history() { self.lay_outcomes(log, at_ms, tx, notes) } else { self.lay_row(log, tx) };
         match laid {
             Ok(ticket) => self.owed = ticket.or(self.owed),
             Err(_) => _ = self.unlaid.insert(tx),
@@ -213,12 +215,29 @@ impl State {
         Ok(Some(ticket))
     }
 
-    fn try_heuristics(&mut self, log: &dyn Log, at_ms: u64, tx: TxId) -> Result<Option<Ticket>, JournalError> {
+    fn lay_outcomes(
+        &mut self,
+        log: &dyn Log,
+        at_ms: u64,
+        tx: TxId,
+        notes: &[Note],
+    ) -> Result<Option<Ticket>, JournalError> {
         let mut last = self.lay_decision(log, tx)?;
-        let notes: Vec<Note> = self.table.get(tx).map(|entry| entry.progress.clone()).unwrap_or_default();
-        for note in notes.iter().filter(|note| matches!(note.fate, Fate::Heuristic(..))) {
+        for note in notes {
             last = Some(self.append(log, record::BRANCH, &[&lay::branch(at_ms, tx, note)])?);
         }
         Ok(last)
+    }
+
+    /// Into a table: the transaction's row as a checkpoint would keep it, decision and outcomes in one.
+    fn lay_row(&mut self, log: &dyn Log, tx: TxId) -> Result<Option<Ticket>, JournalError> {
+        let Some(entry) = self.table.get(tx) else { return Ok(None) };
+        let (mut row, is_logged) = (Writer::new(), entry.is_logged);
+        lay::entry(&mut row, tx, entry);
+        let ticket = self.append(log, record::ENTRY, &[row.as_slice()])?;
+        if !is_logged {
+            self.table.logged(tx, ticket);
+        }
+        Ok(Some(ticket))
     }
 }

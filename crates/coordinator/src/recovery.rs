@@ -216,8 +216,7 @@ fn open_branches(tx: TxId, entry: &Entry, resource: ResourceId) -> Vec<Orphan> {
 impl Entry {
     /// How a branch of it was left.
     fn fate(&self, resource: ResourceId, number: u16) -> Option<&Fate> {
-        let mut progress = self.progress.iter();
-        progress.find(|one| one.resource == resource && one.number == number).map(|one| &one.fate)
+        self.progress.get(&(resource, number)).map(|one| &one.fate)
     }
 
     /// Whether as many branches are noted as a transaction has at most, and this is not one of them.

@@ -127,7 +127,7 @@ pub(crate) fn entry(decided: Decided, since: Moment) -> (TxId, Entry) {
         is_acknowledged: acknowledged,
         is_finished: false,
         row,
-        progress: notes,
+        progress: notes.into_iter().map(|note| (note.place(), note)).collect(),
     };
     (tx, entry)
 }

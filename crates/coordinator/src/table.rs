@@ -18,7 +18,7 @@ use assent_xa::{Heuristic, Native, Outcome};
 
 use crate::bygone::Bygones;
 use crate::late::Late;
-use crate::note::Note;
+use crate::note::{Note, Place};
 
 /// So many rows of one resource may wait for going.
 const CLEARED_MAX: usize = 65_536;
@@ -107,13 +107,13 @@ pub(crate) struct Entry {
     /// Where its decision may be a row, too.
     pub(crate) row: Option<ResourceId>,
     /// How its branches were left. Heuristic outcomes survive a restart; for the others a restarted agent looks again.
-    pub(crate) progress: Vec<Note>,
+    pub(crate) progress: BTreeMap<Place, Note>,
 }
 
 impl Entry {
     /// Whether a branch ended otherwise than decided, and no person has cleared that.
     pub(crate) fn is_heuristic(&self) -> bool {
-        self.progress.iter().any(|one| matches!(one.fate, Fate::Heuristic(..)))
+        self.progress.values().any(|one| matches!(one.fate, Fate::Heuristic(..)))
     }
 }
 
@@ -191,18 +191,12 @@ impl Table {
         let is_heuristic = matches!(note.fate, Fate::Heuristic(..));
         // Its client may have called all finished while the agent was at work.
         entry.is_finished &= !is_heuristic;
-        let mut known = entry.progress.iter_mut();
-        match known.find(|one| one.resource == note.resource && one.number == note.number) {
-            Some(one) if !is_news(&one.fate, &note.fate) => return false,
-            Some(one) => {
-                self.bytes = self.bytes + note.bytes() - one.bytes();
-                *one = note.clone();
-            }
-            None => {
-                self.bytes += note.bytes();
-                entry.progress.push(note.clone());
-            }
+        if entry.progress.get(&note.place()).is_some_and(|known| !is_news(&known.fate, &note.fate)) {
+            return false;
         }
+        self.bytes += note.bytes();
+        let before = entry.progress.insert(note.place(), note.clone());
+        self.bytes -= before.as_ref().map_or(0, Note::bytes);
         if is_heuristic {
             _ = self.heuristic.insert(tx);
         }
@@ -212,7 +206,7 @@ impl Table {
     /// A person has seen to its heuristic outcomes.
     pub(crate) fn clear_heuristics(&mut self, tx: TxId) {
         let Some(entry) = self.entries.get_mut(&tx) else { return };
-        for note in entry.progress.iter_mut().filter(|note| matches!(note.fate, Fate::Heuristic(..))) {
+        for note in entry.progress.values_mut().filter(|note| matches!(note.fate, Fate::Heuristic(..))) {
             let native = note.words().clone();
             (note.fate, note.native) = (Fate::Cleared, native);
         }
@@ -410,5 +404,5 @@ const fn is_news(known: &Fate, said: &Fate) -> bool {
 }
 
 fn bytes_of(entry: &Entry) -> usize {
-    entry.branches.len() + entry.progress.iter().map(Note::bytes).sum::<usize>()
+    entry.branches.len() + entry.progress.values().map(Note::bytes).sum::<usize>()
 }

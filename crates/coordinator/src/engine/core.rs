@@ -36,7 +36,7 @@ pub(crate) struct Core {
     pub(crate) open: Arc<Gate>,
     /// Why it takes nothing more.
     pub(crate) closed: Option<String>,
-    /// The last attempt to grow found no room.
+    /// The last record that needed room was refused, and there is none since.
     pub(crate) is_full: bool,
     /// Blocks that each file has room for.
     pub(crate) room: u32,

@@ -21,12 +21,15 @@ impl Kept for TableLog {
     /// once nothing was appended since the last call.
     fn maintain(&self) -> Duration {
         let (end, is_short) = {
-            let core = self.core();
+            let mut core = self.core();
             if core.closed.is_some() {
                 return PAUSE;
             }
             let free = core.room.saturating_sub(core.image.blocks()) + core.image.empty();
-            (core.end, u64::from(free) * 2 * BLOCK_BYTES < self.config.log_size)
+            let is_short = u64::from(free) * 2 * BLOCK_BYTES < self.config.log_size;
+            // What is forgotten makes room as growing does, also where nobody asks for it.
+            core.is_full &= is_short;
+            (core.end, is_short)
         };
         if is_short {
             // Full is told to the append that needs it.
@@ -122,7 +125,6 @@ impl TableLog {
                     if error.kind() != assent_kind::Kind::Full {
                         return Err(error);
                     }
-                    self.core().is_full = true;
                     return Err(JournalError::Full { folder: self.folder.display().to_string() });
                 }
                 at += u64::try_from(bytes).unwrap_or(u64::MAX);

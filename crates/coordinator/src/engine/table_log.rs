@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use assent_ids::{Epoch, Lsn};
 use assent_journal::{Counts, Entry, JournalError, Log, State, Ticket};
+use assent_kind::Kind;
 use assent_world::{Clock, Dice, Disk, Gate, Lock};
 
 use crate::engine::copies::{self, Believed, Engine, Found, Making, NAMES, is_foreign, make, refused};
@@ -206,6 +207,8 @@ impl TableLog {
         if core.image.blocks().saturating_add(lacks) > core.room {
             return Ok(None);
         }
+        // A row that went in says that there is room.
+        core.is_full &= changes.iter().all(|change| matches!(change, Change::Remove(_)));
         let none = std::collections::BTreeSet::new();
         let target = core.target();
         let soon = target.and_then(|at| core.copies.get(at)).map_or(&none, |copy| &copy.stale);
@@ -232,7 +235,7 @@ impl Log for TableLog {
             if let Some(ticket) = self.change(kind, &payload)? {
                 return Ok(ticket);
             }
-            self.grow()?;
+            self.grow().inspect_err(|error| self.core().is_full |= error.kind() == Kind::Full)?;
         }
     }
 

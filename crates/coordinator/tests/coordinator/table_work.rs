@@ -6,15 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use assent_coordinator::engine::{Engine, TableConfig, TableLog, is_foreign};
-use assent_coordinator::{Config, Coordinator, Fate, Known, Standing};
+use assent_coordinator::{BRANCHES_MAX, Config, Coordinator, Fate, Known, Standing};
 use assent_ids::{ResourceId, TxId};
 use assent_journal::{Journal, Kept, Log, State, Ticket};
 use assent_kind::Kind;
 use assent_sim::{Call, Fault, Operation, SimClock, SimDice, Survival};
 use assent_world::Disk;
-use assent_xa::{Deviation, Heuristic, Native, Outcome};
+use assent_xa::{Decision, Deviation, Heuristic, Native, Outcome};
 
-use crate::stand::{IDENTITY, LOST, NAMES, StandOver, Table, commit, operator, tx};
+use crate::stand::{IDENTITY, LOST, NAMES, StandOver, Table, branch, commit, decision, operator, tx};
 use crate::table::{DECIDED, FINISHED, FOLDER, Machine, decided, id, lazy, small, told, worked};
 
 #[test]
@@ -159,11 +159,35 @@ fn a_full_disk_refuses_before_anything_is_changed_and_goes_on_when_there_is_room
     // What is finished can be told, and its room is used again.
     let ticket = table.append(FINISHED, &[&[0; 8], &id(0)]).unwrap();
     table.wait(ticket).unwrap();
+    assert_eq!(table.state(), State::Full, "nobody has asked for that room yet");
     table.wait(table.append(DECIDED, &[&decided(1_000, 900, &[])]).unwrap()).unwrap();
+    assert_eq!(table.state(), State::Open, "what comes is taken");
     assert_eq!(table.append(DECIDED, &[&decided(1_001, 900, &[])]).unwrap_err().kind(), Kind::Full);
+    assert_eq!(table.state(), State::Full);
     machine.disk.set_capacity(None);
     table.wait(table.append(DECIDED, &[&decided(1_001, 900, &[])]).unwrap()).unwrap();
     assert_eq!((table.state(), told(&table).len()), (State::Open, usize::try_from(taken).unwrap() + 1));
+}
+
+#[test]
+fn a_table_that_grew_in_vain_is_not_full_while_it_takes_what_comes() {
+    let machine = Machine::new(small());
+    let (table, _) = machine.open();
+    machine.disk.set_capacity(Some(machine.disk.used_bytes()));
+    // More than half: it grows ahead, and the disk has nothing.
+    (0..12).for_each(|number| _ = table.append(DECIDED, &[&decided(number, 900, &[])]).unwrap());
+    _ = table.maintain();
+    assert_eq!(table.state(), State::Open);
+    // Now somebody needs it; and then nobody does any more, and nobody asks.
+    while table.append(DECIDED, &[&decided(99, 9_000, &[])]).is_ok() {
+        _ = table.append(DECIDED, &[&decided(98, 9_000, &[])]);
+    }
+    _ = table.maintain();
+    assert_eq!(table.state(), State::Full);
+    let all: Vec<u8> = told(&table).into_keys().flat_map(id).collect();
+    table.append(FINISHED, &[&[0; 8], &all]).unwrap();
+    _ = table.maintain();
+    assert_eq!((table.state(), told(&table).len()), (State::Open, 0));
 }
 
 #[test]
@@ -313,6 +337,48 @@ fn a_persons_word_about_a_heuristic_outcome_is_in_the_row() {
     assert_eq!(stand.coordinator.gauges().heuristic, 0);
     let view = stand.coordinator.show(mine).unwrap();
     assert!(view.is_acknowledged && view.branches[0].fate == Fate::Cleared, "{view:?}");
+}
+
+#[test]
+fn heuristic_outcomes_of_one_message_are_one_row_however_many_there_are() {
+    let mut stand = StandOver::<Table>::new();
+    let session = stand.coordinator.handshake("client").unwrap();
+    let max = u16::try_from(BRANCHES_MAX).unwrap();
+    let native = Native { code: "X1".to_owned(), message: "half".repeat(128) };
+    let deviation = |number| Deviation {
+        resource: ResourceId::of(NAMES[0]),
+        number,
+        flags: 0,
+        heuristic: Heuristic::Mixed,
+        native: native.clone(),
+    };
+    let all: Vec<Deviation> = (0..max).map(deviation).collect();
+    // Decided as all are, a client's own rollback, which has no record yet, and one that nobody decided.
+    for (counter, outcome) in [(1, Some(Outcome::Committed)), (2, Some(Outcome::RolledBack)), (3, None)] {
+        let mine = tx(&session, counter);
+        if let Some(outcome) = outcome {
+            let branches = (0..max).map(|number| branch(NAMES[0], number)).collect();
+            stand.coordinator.decide(&Decision { branches, ..decision(mine, outcome, true) }).unwrap();
+        }
+        let before = stand.log.stored().appends;
+        stand.coordinator.heuristic(mine, outcome.unwrap_or(Outcome::Committed), &all);
+        let decisions = u64::from(outcome.is_none());
+        assert_eq!(stand.log.stored().appends - before, decisions + 1, "{outcome:?}");
+        stand.coordinator.heuristic(mine, outcome.unwrap_or(Outcome::Committed), &all);
+        assert_eq!(stand.log.stored().appends - before, decisions + 1, "{outcome:?}: no news");
+    }
+    stand.coordinator.tick().unwrap();
+    stand.restart(false);
+    assert_eq!(stand.coordinator.gauges().heuristic, 3);
+    for counter in 1..=3 {
+        let view = stand.coordinator.show(tx(&session, counter)).unwrap();
+        let told =
+            |it: &assent_coordinator::BranchView| matches!(&it.fate, Fate::Heuristic(_, words) if *words == native);
+        assert_eq!(view.branches.iter().filter(|it| told(it)).count(), BRANCHES_MAX, "{counter}");
+        stand.coordinator.forget(tx(&session, counter), &operator()).unwrap();
+    }
+    stand.restart(false);
+    assert_eq!(stand.coordinator.gauges().heuristic, 0);
 }
 
 #[test]
