@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -133,7 +133,14 @@ impl ServerError {
 pub struct Server {
     address: Address,
     shared: Arc<Shared>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    threads: Mutex<Threads>,
+}
+
+/// Those that serve, and those that work for them.
+#[derive(Debug, Default)]
+struct Threads {
+    desks: Vec<JoinHandle<()>>,
+    helpers: Vec<JoinHandle<()>>,
 }
 
 impl Server {
@@ -201,7 +208,7 @@ impl Server {
             coordinator.listening();
         }
         // From here on a failure drops the server, which ends the threads that have been started.
-        let server = Self { address, shared, threads: Mutex::new(Vec::new()) };
+        let server = Self { address, shared, threads: Mutex::default() };
         server.start_threads(polls, listener, engines.coordinator_log)?;
         if let Some(coordinator) = &server.shared.coordinator {
             // Whoever is told that the server is ready finds it so.
@@ -222,43 +229,48 @@ impl Server {
         for (number, poll) in polls.into_iter().enumerate() {
             let shared = Arc::clone(&self.shared);
             let mut desk = Desk::new(number, shared, poll, listener.take()).map_err(ServerError::Start)?;
-            self.spawn(&format!("desk-{number}"), move || desk.run())?;
+            let desk = spawn(&format!("desk-{number}"), move || desk.run())?;
+            self.threads().desks.push(desk);
         }
         if let Some(attendance) = self.shared.recovery.attendance().map(Arc::clone) {
             let shared = Arc::clone(&self.shared);
-            self.spawn("recovery", move || caretakers::recover(&shared, &attendance))?;
+            self.help("recovery", move || caretakers::recover(&shared, &attendance))?;
         }
         let shared = Arc::clone(&self.shared);
-        self.spawn("inquiries", move || inquiry::serve(&shared, &shared.inquiries, None))?;
+        self.help("inquiries", move || inquiry::serve(&shared, &shared.inquiries, None))?;
         if self.shared.coordinator.is_some() {
             let shared = Arc::clone(&self.shared);
-            self.spawn("histories", move || inquiry::serve(&shared, &shared.histories, log.as_ref()))?;
+            self.help("histories", move || inquiry::serve(&shared, &shared.histories, log.as_ref()))?;
         }
         if self.shared.kv.is_some() {
             let shared = Arc::clone(&self.shared);
-            self.spawn("chores", move || inquiry::serve(&shared, &shared.chores, None))?;
+            self.help("chores", move || inquiry::serve(&shared, &shared.chores, None))?;
             let shared = Arc::clone(&self.shared);
-            self.spawn("walks", move || inquiry::serve(&shared, &shared.walks, None))?;
+            self.help("walks", move || inquiry::serve(&shared, &shared.walks, None))?;
         }
         if let Some(coordinator) = self.shared.coordinator.clone() {
             let shared = Arc::clone(&self.shared);
-            self.spawn("tick-tx", move || caretakers::tick_coordinator(&shared, &coordinator))?;
+            self.help("tick-tx", move || caretakers::tick_coordinator(&shared, &coordinator))?;
         }
         if let Some(kv) = self.shared.kv.clone() {
             let (shared, store) = (Arc::clone(&self.shared), Arc::clone(&kv));
-            self.spawn("tick-kv", move || caretakers::tick_kv(&shared, &store))?;
+            self.help("tick-kv", move || caretakers::tick_kv(&shared, &store))?;
             let (shared, store) = (Arc::clone(&self.shared), Arc::clone(&kv));
-            self.spawn("keys-kv", move || caretakers::watch_keys(&shared, &store))?;
+            self.help("keys-kv", move || caretakers::watch_keys(&shared, &store))?;
             let shared = Arc::clone(&self.shared);
-            self.spawn("work-kv", move || caretakers::work_kv(&shared, &kv))?;
+            self.help("work-kv", move || caretakers::work_kv(&shared, &kv))?;
         }
         Ok(())
     }
 
-    fn spawn(&self, name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), ServerError> {
-        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(work).map_err(ServerError::Start)?;
-        self.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
+    fn help(&self, name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), ServerError> {
+        let helper = spawn(name, work)?;
+        self.threads().helpers.push(helper);
         Ok(())
+    }
+
+    fn threads(&self) -> MutexGuard<'_, Threads> {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Where it listens; tells the port if 0 was asked for.
@@ -274,17 +286,16 @@ impl Server {
         self.shared.drain.begin(now, within);
         self.shared.inboxes.iter().for_each(Inbox::wake);
         self.shared.recovery.stop();
-        self.shared.inquiries.stop();
-        self.shared.histories.stop();
-        self.shared.chores.stop();
-        self.shared.walks.stop();
-        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        // Whoever else stops it waits here, and finds nothing to do.
+        let threads = &mut *self.threads();
         // The desks end by then of their own; a round of recovery may be inside somebody's slow database, and a store
         // inside its checkpoint: both are safe to leave.
         let until = self.shared.drain.until().unwrap_or(now).after(GRACE);
-        for thread in threads {
-            self.join(thread, until);
-        }
+        threads.desks.drain(..).for_each(|desk| self.join(desk, until));
+        // Not before: what a desk has asked them is under way.
+        let Shared { inquiries, histories, chores, walks, .. } = &*self.shared;
+        [inquiries, histories, chores, walks].into_iter().for_each(Inquiries::stop);
+        threads.helpers.drain(..).for_each(|helper| self.join(helper, until));
         if self.shared.recovery.attendance().is_some_and(|attendance| !attendance.wait()) {
             tracing::warn!("recovery was still inside somebody's database when the server stopped");
         }
@@ -300,6 +311,10 @@ impl Server {
         }
         _ = thread.join();
     }
+}
+
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, ServerError> {
+    std::thread::Builder::new().name(name.to_owned()).spawn(work).map_err(ServerError::Start)
 }
 
 /// The agent at work; what it does is counted and told to the log.

@@ -7,7 +7,7 @@ use assent_door::{Health, Metrics, State};
 use assent_kind::Kind;
 use assent_link::{Link, LinkConfig};
 use assent_server::{Config, Engines, Server};
-use assent_wire::{Answer, Hello, Outcome, Reply, Request, Role};
+use assent_wire::{Answer, Hello, KeyspaceQuery, Outcome, Reply, Request, Role};
 use assent_world::RealClock;
 use assent_world::net::Address;
 
@@ -35,6 +35,31 @@ fn a_branch_that_is_under_way_is_finished_and_no_new_one_is_started() {
     assert!(committer.stores["a"].request(&Request::Ping).is_err(), "then the connection ends");
     assert_eq!(street.a.kv.as_ref().unwrap().get(0, b"key").unwrap(), Some(b"v".to_vec()));
     assert_eq!(get(&committer.stores["b"], b"key"), Some(b"v".to_vec()), "others go on");
+}
+
+#[test]
+fn what_waits_for_a_thread_of_its_own_is_answered_before_the_server_has_stopped() {
+    let folder = tempfile::tempdir().unwrap();
+    let house = store(folder.path(), &Rules::default());
+    let told = house.store_link();
+    // A branch that is under way keeps its connection until it is told.
+    let incarnation = assent_ids::Incarnation { epoch: assent_ids::Epoch(1), number: 1 };
+    let xid = xid(NODE, assent_ids::TxId { incarnation, counter: 1 }, "a", 0);
+    expect(&told, &Request::Start(xid), &Reply::Done);
+    std::thread::scope(|scope| {
+        let stopping = scope.spawn(|| house.server.stop(LONG));
+        eventually("it is stopping", || house.health.report().checks["server"].sentence == "it is stopping");
+        let made = told.request(&Request::KeyspaceCreate("late")).unwrap();
+        assert!(matches!(made.answer(), Ok(Answer::Keyspaces { list, .. }) if list[0].name == "late"), "{made:?}");
+        let query = KeyspaceQuery { name: Some("late"), after: None };
+        let listed = told.request(&Request::Keyspaces(query)).unwrap();
+        assert!(matches!(listed.answer(), Ok(Answer::Keyspaces { list, .. }) if list.len() == 1), "{listed:?}");
+        // Work on the whole store is not begun any more, and that is an answer, too.
+        assert_eq!(refusal(told.request(&Request::StoreVerify).unwrap().answer()).0, Kind::Closed);
+        expect(&told, &Request::Rollback(xid), &Reply::Done);
+        stopping.join().unwrap();
+    });
+    assert!(house.kv.as_ref().unwrap().keyspace("late").unwrap().is_some());
 }
 
 #[test]
