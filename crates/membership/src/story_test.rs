@@ -215,6 +215,46 @@ fn a_witness_that_forgot_changes_nothing_until_a_person_speaks() {
 }
 
 #[test]
+fn a_question_that_is_open_while_the_witness_forgets_holds_up_no_person() {
+    let (shape, mut group) = pair();
+    group.submit(&shape, 0, 1);
+    settle(&mut group, &shape, &Faults::none(2));
+    group.crash(0, Crash::Power);
+    group.step(1, Event::Silent(A));
+    group.tell(1);
+    // Its disk is full: it takes no change, and stands again as it was set up.
+    group.net.retain(|wire| !matches!(wire, Wire::Change { .. }));
+    assert_eq!(standing(&group, 1), Standing::Waits(Why::Asked));
+    group.arbiter = Configuration::default();
+    group.tell(1);
+    assert_eq!(standing(&group, 1), Standing::Waits(Why::ArbiterForgot { holds: 0, seen: 2 }));
+    assert!(group.force(&shape, 1));
+    settle(&mut group, &shape, &Faults { up: vec![false, true], ..Faults::none(2) });
+    assert_eq!((standing(&group, 1), group.seats[1].log.len()), (Standing::Leads, 1));
+    assert!(group.arbiter.version > 2 && group.arbiter.forced);
+}
+
+#[test]
+fn who_is_forced_over_a_witness_that_forgot_has_everything_on_its_own_disk_first() {
+    let (shape, mut group) = pair();
+    group.submit(&shape, 0, 1);
+    let streamed = group.net.iter().find(|wire| matches!(wire, Wire::Stream { .. })).unwrap().clone();
+    group.deliver(&shape, &streamed);
+    group.crash(0, Crash::Power);
+    group.arbiter = Configuration::default();
+    group.step(1, Event::Silent(A));
+    group.tell(1);
+    let standby = group.seats[1].node.as_mut().unwrap();
+    let asks = |actions: &[Action]| actions.iter().any(|action| matches!(action, Action::Change { .. }));
+    let actions = standby.word(Word::Force).unwrap();
+    assert!(actions.contains(&Action::Sync) && !asks(&actions), "{actions:?}");
+    assert_eq!(standby.standing(), Standing::Waits(Why::Unsynced));
+    assert!(group.sync(1, true));
+    let asked = group.seats[1].node.as_ref().unwrap().asked.clone();
+    assert_eq!(asked.map(|asked| asked.expect), Some(0));
+}
+
+#[test]
 fn a_living_primary_tells_a_witness_that_forgot_by_a_persons_word() {
     let (shape, mut group) = pair();
     group.arbiter = Configuration::default();

@@ -4,7 +4,7 @@ use crate::configuration::Configuration;
 use crate::event::{Action, Standing, Why};
 use crate::history::Place;
 use crate::member::{Life, Member};
-use crate::node::{Node, Role};
+use crate::node::{Asked, Node, Role};
 use crate::reach::Ack;
 use crate::rules::Rule;
 
@@ -37,7 +37,7 @@ impl Waiting {
 impl Node {
     /// Asks to lead, if it should.
     pub(crate) fn campaign(&mut self, out: &mut Vec<Action>) {
-        if self.asked.is_some() {
+        if self.asked.as_ref().is_some_and(|asked| !self.is_asked_in_vain(asked)) {
             return;
         }
         match self.candidacy() {
@@ -45,6 +45,13 @@ impl Node {
             Err(Why::Unsynced) => out.push(Action::Sync),
             Err(_) => {}
         }
+    }
+
+    /// Whether a person's word goes before it: an arbiter that was set back holds less than it was asked to hold. Comes it
+    /// true nevertheless, or what is asked now, the other one does not: both are the next version.
+    fn is_asked_in_vain(&self, asked: &Asked) -> bool {
+        let is_forced = matches!(&self.role, Role::Waiting(waiting) if waiting.forced);
+        is_forced && self.forgot.is_some_and(|holds| holds != asked.expect)
     }
 
     /// What it asks of the arbiter, or why it asks nothing.
@@ -57,7 +64,7 @@ impl Node {
         if waiting.forced {
             return match self.forgot {
                 // What the others remember is older than this.
-                Some(holds) => Ok((holds, self.known.alone(me, life, true))),
+                Some(holds) => self.on_disk(self.known.alone(me, life, true)).map(|(_, to)| (holds, to)),
                 None if waiting.read => self.on_disk(self.known.alone(me, life, true)),
                 None => Err(Why::ArbiterUnread),
             };
@@ -171,7 +178,11 @@ impl Node {
     }
 
     pub(crate) fn waiting_standing(&self) -> Standing {
-        let why = if self.asked.is_some() { Why::Asked } else { self.candidacy().err().unwrap_or(Why::Asked) };
-        Standing::Waits(why)
+        Standing::Waits(match self.candidacy() {
+            // What is asked of an arbiter that was set back is not what it waits for.
+            Err(why @ Why::ArbiterForgot { .. }) => why,
+            Err(why) if self.asked.is_none() => why,
+            _ => Why::Asked,
+        })
     }
 }
