@@ -17,6 +17,7 @@ use crate::args::Doctor;
 use crate::bench::{print_json, table};
 use crate::config::{Config, Resource};
 use crate::failure::Failure;
+use crate::say::plain;
 
 /// Sentences are wrapped so that the table fits; a script takes the JSON.
 const COLUMNS: u16 = 120;
@@ -78,7 +79,8 @@ fn print_table(findings: &[Finding]) -> Result<(), Failure> {
         // Each name once, so that the eye finds where the next begins.
         let name = if finding.resource == before { "" } else { &finding.resource };
         before = &finding.resource;
-        table.add_row([name, finding.severity.name(), &finding.what, &finding.advice]);
+        // Servers' own words are among them.
+        table.add_row([name, finding.severity.name(), &plain(&finding.what), &plain(&finding.advice)]);
     }
     say!("{table}")
 }

@@ -27,9 +27,9 @@ pub struct StoreFacts {
 }
 
 pub(super) fn gather(url: &str, limits: Limits, clock: &Arc<dyn Clock>) -> Result<StoreFacts, NoFacts> {
-    let address: Address = url.parse().map_err(|error: assent_world::net::AddressError| {
-        NoFacts::new(Kind::Invalid, format!("url = {url:?}: {error}"))
-    })?;
+    let address: Address = url
+        .parse()
+        .map_err(|error: assent_world::net::AddressError| NoFacts::new(Kind::Invalid, format!("url: {error}")))?;
     let config =
         LinkConfig { connect_ms: limits.connect_ms_max, answer_ms: limits.answer_ms_max, clock: Arc::clone(clock) };
     let place = address.to_string();

@@ -78,10 +78,11 @@ impl MariadbFacts {
 }
 
 const SETTINGS: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('innodb_flush_log_at_trx_commit', \
-     'innodb_doublewrite', 'log_bin', 'sync_binlog', 'read_only', 'wait_timeout', 'idle_transaction_timeout', \
+     'innodb_doublewrite', 'log_bin', 'sync_binlog', 'read_only', 'innodb_read_only', 'tx_read_only', \
+     'transaction_read_only', 'innodb_force_recovery', 'wait_timeout', 'idle_transaction_timeout', \
      'idle_write_transaction_timeout', 'max_statement_time', 'wsrep_on', 'server_uuid', 'server_uid', 'hostname', \
      'port', 'datadir', 'server_id', 'innodb_rollback_on_timeout', 'max_connections')";
-const STATUS: &str = "SHOW GLOBAL STATUS WHERE Variable_name IN ('Slaves_connected', 'Slave_running', \
+const STATUS: &str = "SHOW GLOBAL STATUS WHERE Variable_name IN ('Slaves_connected', 'Slave_running', 'Slaves_running', \
      'Rpl_semi_sync_master_status', 'Rpl_semi_sync_master_clients', 'Max_used_connections')";
 // What an engine says of itself: InnoDB says yes to both, MyISAM and Aria to none.
 const PLAIN_TABLES: &str = "SELECT t.TABLE_NAME, t.ENGINE FROM information_schema.TABLES t \
@@ -205,6 +206,12 @@ pub(crate) fn judge(facts: &MariadbFacts, sheet: &mut Sheet<'_>) {
     if let Err(reason) = keeps::check(1, version) {
         let (what, advice) = reason.split_once("; ").unwrap_or((&reason, "name a server that says its version"));
         sheet.error(what, advice);
+    } else if server == "MySQL" {
+        sheet.note(
+            "whether a MySQL follows another server, or is followed by any, is not looked at",
+            "see SHOW REPLICA STATUS and SHOW REPLICAS: a replica has to be read_only = 1, and a primary waits for one \
+             (semi-synchronous), or a fail-over can lose a branch that had voted",
+        );
     }
     match &facts.prepared {
         Ok((all, ours)) => sheet.ok(format!("{all} prepared branches, {ours} of them of Assent")),
@@ -261,10 +268,27 @@ fn judge_side(facts: &MariadbFacts, sheet: &mut Sheet<'_>) {
             format!("read_only = {}, as a replica has", facts.text("read_only")),
             "name the primary, or SET GLOBAL read_only = 0 if this is it",
         );
-    } else if facts.is_on("slave_running") {
+    } else if facts.is_on("slave_running") || facts.number("slaves_running") > Some(0) {
+        // The one speaks of the connection that has no name, the other counts all.
         sheet.warning(
             "it follows another server, and may be written to all the same",
             "name the primary, and set read_only = 1 on every replica: it is known by that alone",
+        );
+    }
+    // Each of them refuses the first write of every branch, whoever asks.
+    for name in ["innodb_read_only", "tx_read_only", "transaction_read_only"] {
+        if facts.is_on(name) {
+            sheet.error(
+                format!("{name} = {}, so every branch fails that writes", facts.text(name)),
+                "name a server that is written to, or switch it off",
+            );
+        }
+    }
+    // From 4 on InnoDB writes nothing; below, what it leaves out is none of ours.
+    if let Some(level @ 4..) = facts.number("innodb_force_recovery") {
+        sheet.error(
+            format!("innodb_force_recovery = {level}, so InnoDB is read only"),
+            "rescue its data, and start it without that",
         );
     }
     if facts.text("server_uuid").is_empty() && facts.text("server_id") == "1" {

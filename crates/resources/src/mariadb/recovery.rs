@@ -85,16 +85,18 @@ fn look_once(connection: &mut Conn, mut said: Vec<(String, String)>) -> Result<S
     Ok(Seen::of(id, [before, behind], &said))
 }
 
-/// Whether the server is a replica, as far as it shows.
+/// Whether the server is a replica, as far as it shows, or one that ends no branch.
 pub(super) fn is_read_only(connection: &mut Conn) -> Result<bool, mysql::Error> {
-    let found: Option<String> = connection.query_first("SELECT @@GLOBAL.read_only")?;
+    let found: Option<(String, String)> =
+        connection.query_first("SELECT @@GLOBAL.read_only, @@GLOBAL.innodb_read_only")?;
     // A number, or in newer versions a word.
-    Ok(!matches!(found.as_deref(), Some("0" | "OFF")))
+    let is_off = |value: &str| matches!(value, "0" | "OFF");
+    Ok(!found.is_some_and(|(server, engine)| is_off(&server) && is_off(&engine)))
 }
 
 /// Why nothing that this server says about branches counts.
 pub(super) fn replica() -> Native {
-    let message = "it has read_only = 1, as a replica has, which need not show what its primary has prepared; name the \
+    let message = "it has read_only = 1 or innodb_read_only = 1, as a replica has, which need not show what its primary has prepared; name the \
                    primary";
     native(1290, message)
 }
