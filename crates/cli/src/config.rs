@@ -12,6 +12,7 @@ use crate::assets::{options, section};
 pub(crate) use crate::documents::{Docs, Documents};
 pub(crate) use crate::entrance::{Identity, Tls};
 use crate::failure::Failure;
+use crate::mistake::sentence;
 use crate::resource;
 pub(crate) use crate::resource::Resource;
 use crate::shown::shown;
@@ -296,7 +297,7 @@ impl Config {
         flags: &[Flag],
     ) -> Result<Self, Failure> {
         let mut table: Table =
-            toml::from_str(text).map_err(|error| Failure::invalid(format!("{file}: {}", sentence(&error))))?;
+            toml::from_str(text).map_err(|error| Failure::invalid(format!("{file}: {}", sentence(text, &error))))?;
         for (key, kind) in KEYS {
             let name = format!("ASSENT_{}", key.replace('.', "_").to_uppercase());
             if let Some(text) = environment(&name) {
@@ -313,8 +314,8 @@ impl Config {
         flags.iter().try_for_each(|(key, value)| lay(&mut table, key, value.clone()))?;
         // Back to text: serde then names the section and the key of a wrong value, whoever gave it.
         let merged = toml::to_string(&table).map_err(|error| Failure::new(Kind::Internal, error.to_string()))?;
-        let mut config: Self =
-            toml::from_str(&merged).map_err(|error| Failure::invalid(format!("{file}: {}", sentence(&error))))?;
+        let wrong = |error| Failure::invalid(format!("{file}: {}", sentence(&merged, &error)));
+        let mut config: Self = toml::from_str(&merged).map_err(wrong)?;
         config.check(file)?;
         config.shown = shown(&Value::Table(table));
         Ok(config)
@@ -413,10 +414,6 @@ fn lay(table: &mut Table, key: &str, value: Value) -> Result<(), Failure> {
         }
         _ => Err(Failure::invalid(format!("{section} is a section: write [{section}]"))),
     }
-}
-
-pub(crate) fn sentence(error: &toml::de::Error) -> String {
-    error.to_string().lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
 #[expect(clippy::disallowed_methods, reason = "a front door reads its own configuration")]

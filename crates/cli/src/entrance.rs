@@ -11,8 +11,9 @@ use assent_world::Clock;
 use serde::Deserialize;
 use tracing::{info, warn};
 
-use crate::config::{Config, read, sentence};
+use crate::config::{Config, read};
 use crate::failure::Failure;
+use crate::mistake::sentence;
 
 /// Where Debian keeps the certificates that vouch for others.
 const ROOTS: &str = "/etc/ssl/certs/ca-certificates.crt";
@@ -116,8 +117,9 @@ impl Identity {
     fn users(&self) -> Result<Vec<User>, Failure> {
         let mut people = self.user.clone();
         if let Some(path) = &self.users_file {
-            let wrong = |error: &toml::de::Error| Failure::invalid(format!("{}: {}", path.display(), sentence(error)));
-            let file: People = toml::from_str(&read(path)?).map_err(|error| wrong(&error))?;
+            let text = read(path)?;
+            let wrong = |error| Failure::invalid(format!("{}: {}", path.display(), sentence(&text, &error)));
+            let file: People = toml::from_str(&text).map_err(wrong)?;
             people.extend(file.user);
         }
         let user = |Person { name, password_hash, roles }| User { name, password_hash, roles };

@@ -134,8 +134,8 @@ struct Entry {
 fn inspect(folder: &Path, limit: u64, json: bool) -> Result<(), Failure> {
     let (archive, recovery) = open(folder)?;
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-    let mut batches = Vec::new();
-    for batch in archive.batches().take(limit) {
+    let (mut batches, mut all) = (Vec::new(), archive.batches());
+    for batch in all.by_ref().take(limit) {
         let batch = batch?;
         batches.push(Batch {
             file: batch.file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default(),
@@ -147,8 +147,9 @@ fn inspect(folder: &Path, limit: u64, json: bool) -> Result<(), Failure> {
             frames: batch.frames,
         });
     }
-    let mut entries = Vec::new();
-    for entry in archive.read(archive.oldest())?.take(limit) {
+    let mut more = all.next().is_some();
+    let (mut entries, mut all) = (Vec::new(), archive.read(archive.oldest())?);
+    for entry in all.by_ref().take(limit) {
         let entry = entry?;
         entries.push(Entry {
             lsn: entry.lsn.0,
@@ -157,9 +158,11 @@ fn inspect(folder: &Path, limit: u64, json: bool) -> Result<(), Failure> {
             payload_bytes: entry.payload.len(),
         });
     }
+    more |= all.next().is_some();
     let found = Found::new(&archive, &recovery);
     if json {
-        return print_json(&serde_json::json!({"journal": found, "batches": batches, "entries": entries}));
+        let told = serde_json::json!({"journal": found, "batches": batches, "entries": entries, "more": more});
+        return print_json(&told);
     }
     let mut rows = table(&["batch at", "ends", "file", "byte", "epoch", "durable before", "frames"]);
     for batch in &batches {
@@ -183,5 +186,9 @@ fn inspect(folder: &Path, limit: u64, json: bool) -> Result<(), Failure> {
             entry.payload_bytes.to_string(),
         ]);
     }
-    say!("{rows}")
+    say!("{rows}")?;
+    if more {
+        aside!("assent: there are more; --limit was {limit}");
+    }
+    Ok(())
 }

@@ -7,6 +7,7 @@
 #[macro_use]
 mod say;
 
+mod alone;
 mod args;
 mod assets;
 mod bench;
@@ -23,6 +24,7 @@ mod journal;
 mod kv;
 mod logging;
 mod matrix;
+mod mistake;
 mod password;
 mod read_back;
 mod resource;

@@ -488,7 +488,7 @@ pub(crate) fn connector(resource: &Resource) -> Result<Box<dyn Connector>, Failu
         "mariadb" => Box::new(MariadbConnector::new(name, &url)?),
         _ => {
             let address = url.parse().map_err(|error: assent_world::net::AddressError| {
-                Failure::new(Kind::Invalid, format!("resource {name:?}: url = {url:?}: {error}"))
+                Failure::new(Kind::Invalid, format!("resource {name:?}: url: {error}"))
             })?;
             Box::new(RemoteConnector::new(name, address, LinkConfig::default()))
         }

@@ -46,13 +46,14 @@ impl Lock for RealLock {}
 
 #[expect(clippy::disallowed_methods, reason = "this is the door")]
 impl RealDisk {
-    /// As [`Disk::lock`], of a file that is there and that this process may read: it takes no right to write it.
+    /// As [`Disk::lock`], of a file that is there and that this process may read: it takes no right to write it. Readers
+    /// share it.
     ///
     /// # Errors
-    /// `WouldBlock` if somebody else holds it, and as the operating system says.
+    /// `WouldBlock` if somebody holds it who does not only read, and as the operating system says.
     pub fn lock_to_read(&self, path: &Path) -> io::Result<Box<dyn Lock>> {
         let file = fs::File::open(path)?;
-        file.try_lock().map_err(io::Error::from)?;
+        file.try_lock_shared().map_err(io::Error::from)?;
         Ok(Box::new(RealLock { _file: file }))
     }
 }

@@ -25,6 +25,7 @@ use assent_world::net::Address;
 
 use self::options::Assets;
 use crate::failure::Failure;
+use crate::say;
 
 /// Below a server's folder.
 const LOG: &str = "log";
@@ -94,7 +95,12 @@ fn client(servers: &[String]) -> Result<Client, Failure> {
 fn execute(server: &[String], ops: &[Op], json: bool) -> Result<(), Failure> {
     let answer = client(server)?.execute(ops)?;
     match &answer {
-        Answer::Done(results) => show::assets(ops, &results.assets, json),
+        Answer::Done(results) => {
+            let said = show::assets(ops, &results.assets, json);
+            let is_read = ops.iter().all(|op| matches!(op, Op::Get { .. }));
+            // Who takes it for failed adds it again.
+            if is_read { said } else { say::done("it was done", said) }
+        }
         Answer::Refused { op, refusal } => {
             let which = if ops.len() > 1 { format!(" (operation {} of {})", op + 1, ops.len()) } else { String::new() };
             Err(Failure::new(refusal.kind(), format!("{refusal}{which}; nothing was changed")))

@@ -11,16 +11,20 @@ use assent_journal::{Archive, Journal};
 use assent_kind::Kind;
 use assent_membership::{Member, Place};
 use assent_replica::Left;
-use assent_world::{Disk, RealClock, RealDisk};
+use assent_world::{Disk, Lock, RealClock, RealDisk};
 use serde_json::json;
 
 use super::group::FOLDER;
 use super::standing::list;
 use super::{LOG, SNAPSHOTS};
+use crate::alone::alone;
 use crate::bench::print_json;
 use crate::failure::Failure;
 
-fn open(data: &Path) -> Result<Archive, Failure> {
+/// What keeps it stopped as long as it is read.
+type Stopped = Option<Box<dyn Lock>>;
+
+fn open(data: &Path) -> Result<(Archive, Stopped), Failure> {
     let folder = data.join(LOG);
     let there = RealDisk.list(&folder).map_err(|error| Failure::io("look into", folder.display(), &error))?;
     if !there.iter().any(|name| name == "epochs") {
@@ -28,11 +32,12 @@ fn open(data: &Path) -> Result<Archive, Failure> {
             format!("{} holds no log of assets: name the folder that `assent assets serve --data` had", data.display());
         return Err(Failure::new(Kind::NotFound, message));
     }
-    Ok(Journal::open_read_only(Arc::new(RealDisk), &RealClock, &folder)?.0)
+    let lock = alone(&folder)?;
+    Ok((Journal::open_read_only(Arc::new(RealDisk), &RealClock, &folder)?.0, lock))
 }
 
 fn with<T>(data: &Path, look: impl FnOnce(&Kept<'_>) -> Result<T, Failure>) -> Result<T, Failure> {
-    let (log, folder) = (open(data)?, data.join(SNAPSHOTS));
+    let ((log, _lock), folder) = (open(data)?, data.join(SNAPSHOTS));
     let (limits, logics) = (Limits::default(), Logics::default());
     look(&Kept { log: &log, disk: Arc::new(RealDisk), folder: &folder, limits, logics })
 }
@@ -65,8 +70,10 @@ pub(super) fn compare(one: &Path, other: &Path, as_json: bool) -> Result<ExitCod
     Ok(if is_same { ExitCode::SUCCESS } else { Kind::Corrupt.exit_code().into() })
 }
 
-fn left(data: &Path) -> Result<Left, Failure> {
-    Ok(Left::open(Arc::new(RealDisk), &RealClock, &data.join(FOLDER))?)
+fn left(data: &Path) -> Result<(Left, Stopped), Failure> {
+    let folder = data.join(FOLDER);
+    let lock = alone(&folder)?;
+    Ok((Left::open(Arc::new(RealDisk), &RealClock, &folder)?, lock))
 }
 
 fn machine() -> Machine {
@@ -74,7 +81,7 @@ fn machine() -> Machine {
 }
 
 fn node(data: &Path, as_json: bool) -> Result<(), Failure> {
-    let (found, state) = left(data)?.verify(machine())?;
+    let (found, state) = left(data)?.0.verify(machine())?;
     let known = &found.known;
     let (hash, in_doubt) = (format!("{:016x}", found.hash), state.in_doubt().len());
     let in_sync: Vec<Member> = known.in_sync.iter().map(|(member, _)| member).collect();
@@ -107,7 +114,7 @@ fn node(data: &Path, as_json: bool) -> Result<(), Failure> {
 
 /// Whether two nodes have the same, as far as the shorter one goes.
 fn compare_nodes(one: &Path, other: &Path, as_json: bool) -> Result<bool, Failure> {
-    let compared = assent_replica::compare(&left(one)?, &left(other)?, machine)?;
+    let compared = assent_replica::compare(&left(one)?.0, &left(other)?.0, machine)?;
     let is_same = compared.are_same();
     let [a, b] = compared.ends;
     if as_json {

@@ -8,7 +8,7 @@ use assent_kind::Kind;
 
 use super::house::{House, input, node, revision};
 use super::options::{Create, Data, Json, Patch, Put, Revert, Strategy, Truncate};
-use super::{print, said};
+use super::{done, print, said};
 use crate::bench::print_json;
 use crate::failure::Failure;
 
@@ -132,5 +132,7 @@ pub(super) fn truncate(options: &Truncate, json: bool) -> Result<(), Failure> {
 /// `assent docs drop`.
 pub(super) fn drop_document(name: &str, data: &Data, json: bool) -> Result<(), Failure> {
     House::work(data, false, |db| Ok(db.drop_document(name)?))?;
-    if json { print_json(&serde_json::json!({"dropped": name})) } else { print(&format!("{name}: dropped\n")) }
+    let said =
+        if json { print_json(&serde_json::json!({"dropped": name})) } else { print(&format!("{name}: dropped\n")) };
+    done(name, format_args!("is dropped"), said)
 }

@@ -11,6 +11,7 @@ use super::options::Verify;
 use super::print;
 use crate::bench::print_json;
 use crate::failure::Failure;
+use crate::say::plain;
 
 #[derive(Default)]
 struct Checked {
@@ -34,18 +35,23 @@ pub(super) fn verify(options: &Verify, json: bool) -> Result<ExitCode, Failure> 
         options.names.iter().try_for_each(|name| checked.document(db, name, options.newest))?;
         Ok(checked)
     })?;
+    let told = tell(&checked, json);
+    // Damage is said by the exit code, whoever hears the rest.
+    if checked.damages.is_empty() { told.map(|()| ExitCode::SUCCESS) } else { Ok(Kind::Corrupt.exit_code().into()) }
+}
+
+fn tell(checked: &Checked, json: bool) -> Result<(), Failure> {
     let Checked { documents, revisions, nodes, damages } = checked;
     if json {
-        print_json(&json!({"documents": documents, "revisions": revisions, "nodes": nodes, "damages": damages}))?;
-    } else {
-        let how = match damages.len() {
-            0 => "everything is as it was written".to_owned(),
-            many => format!("{many} revisions are damaged"),
-        };
-        let lines: String = damages.iter().map(|damage| format!("{damage}\n")).collect();
-        print(&format!("{lines}{how}: {documents} documents, {revisions} revisions, {nodes} nodes\n"))?;
+        let told = json!({"documents": documents, "revisions": revisions, "nodes": nodes, "damages": damages});
+        return print_json(&told);
     }
-    Ok(if damages.is_empty() { ExitCode::SUCCESS } else { Kind::Corrupt.exit_code().into() })
+    let how = match damages.len() {
+        0 => "everything is as it was written".to_owned(),
+        many => format!("{many} revisions are damaged"),
+    };
+    let lines: String = damages.iter().map(|damage| format!("{}\n", plain(damage))).collect();
+    print(&format!("{lines}{how}: {documents} documents, {revisions} revisions, {nodes} nodes\n"))
 }
 
 impl Checked {

@@ -1,6 +1,6 @@
 //! `assent docs diff`: what differs between two revisions, for people in colour, for programs as a list of differences or a patch.
 
-use std::io::{self, BufWriter, IsTerminal as _, Write};
+use std::io::{self, IsTerminal as _};
 
 use assent_docs::{Diff as Between, Difference, Form, NodeKey, Pointers, Revision, Scope};
 
@@ -8,6 +8,7 @@ use super::house::{House, node};
 use super::options::{Colour, Diff};
 use super::print;
 use crate::failure::Failure;
+use crate::say::{self, plain};
 
 /// So much of a value stands in a line for people.
 const VALUE_CHARACTERS: usize = 200;
@@ -29,19 +30,19 @@ pub(super) fn run(options: &Diff, json: bool) -> Result<(), Failure> {
             None => None,
         };
         let diff = Between::between(&old, &new, Scope { start, max_level: *max_level })?;
-        let mut out = BufWriter::new(io::stdout().lock());
-        let written = |error: io::Error| Failure::io("write", "stdout", &error);
-        if *patch {
-            diff.patch()?.write(&mut out)?;
-        } else if *merge {
-            diff.merge_patch(&mut out)?;
-        } else if json {
-            diff.write(&options.data.data.display().to_string(), true, &mut out)?;
-        } else {
-            drop(out);
+        if !(*patch || *merge || json) {
             return lines(&diff, (&old, &new), options.colour);
         }
-        out.write_all(b"\n").and_then(|()| out.flush()).map_err(written)
+        say::whole(|mut out| {
+            if *patch {
+                diff.patch()?.write(&mut out)?;
+            } else if *merge {
+                diff.merge_patch(&mut out)?;
+            } else {
+                diff.write(&options.data.data.display().to_string(), true, &mut out)?;
+            }
+            out.write_all(b"\n").map_err(|error| Failure::stdout(&error))
+        })
     })
 }
 
@@ -79,8 +80,8 @@ fn value(look: &Revision, key: NodeKey) -> Result<String, Failure> {
     // Of a large value no more is written than is shown.
     let nodes = u64::try_from(VALUE_CHARACTERS).unwrap_or(u64::MAX);
     let text = Form { start: Some(key), max_nodes: Some(nodes), ..Form::default() }.text(look)?;
-    match text.char_indices().nth(VALUE_CHARACTERS) {
-        Some((end, _)) => Ok(format!("{}...", text.get(..end).unwrap_or_default())),
-        None => Ok(text),
-    }
+    Ok(match text.char_indices().nth(VALUE_CHARACTERS) {
+        Some((end, _)) => format!("{}...", plain(text.get(..end).unwrap_or_default())),
+        None => plain(&text),
+    })
 }

@@ -12,6 +12,7 @@ use serde_json::json;
 
 use super::house::{House, input};
 use super::options::Load;
+use super::{done, print};
 use crate::bench::print_json;
 use crate::failure::Failure;
 
@@ -59,10 +60,12 @@ pub(super) fn run(options: &Load, json: bool) -> Result<(), Failure> {
     let (revision, nodes) =
         loaded.map_err(|failure| Failure::new(failure.kind, format!("{}: {}", file.display(), failure.message)))?;
     let (number, bytes) = (revision.number(), input.bytes);
-    if json {
-        return print_json(&json!({"document": name, "revision": number, "nodes": nodes, "bytes": bytes}));
-    }
-    super::print(&format!("{name}: revision {number}, {nodes} nodes of {bytes} bytes of JSON\n"))
+    let said = if json {
+        print_json(&json!({"document": name, "revision": number, "nodes": nodes, "bytes": bytes}))
+    } else {
+        print(&format!("{name}: revision {number}, {nodes} nodes of {bytes} bytes of JSON\n"))
+    };
+    done(name, format_args!("is at revision {number}"), said)
 }
 
 /// Bytes of the file on stderr, if people look at it.

@@ -2,9 +2,9 @@
 //!
 //! Values are written as they are stored: a number keeps its digits, also within the object of `--json`.
 
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 
-use assent_docs::{Form, JsonPath, Look as _, Metadata as Beside, QueryLimits, Revision, Run};
+use assent_docs::{Database, Form, JsonPath, Look as _, Metadata as Beside, QueryLimits, Revision, Run};
 use assent_kind::Kind;
 use serde_json::{Value, json};
 
@@ -14,6 +14,7 @@ use super::options::{Data, Get, History, Metadata, Query};
 use super::print;
 use crate::bench::{print_json, table};
 use crate::failure::Failure;
+use crate::say::{self, plain};
 use crate::tx::moment;
 
 /// Names asked for at a time.
@@ -45,9 +46,9 @@ pub(super) fn get(options: &Get, json: bool) -> Result<(), Failure> {
     House::work(&options.data, false, |db| {
         let revision = when.find(&db.document(name)?)?;
         let form = Form { start: Some(node(&revision, name, at.as_deref())?), ..options.form() };
-        let written = |error: io::Error| {
-            let place = output.as_ref().map_or_else(|| "stdout".to_owned(), |path| path.display().to_string());
-            Failure::io("write", place, &error)
+        let written = |error: io::Error| match output {
+            Some(path) => Failure::io("write", path.display(), &error),
+            None => Failure::stdout(&error),
         };
         let write = |out: &mut dyn Write| -> Result<(), Failure> {
             if json {
@@ -60,7 +61,7 @@ pub(super) fn get(options: &Get, json: bool) -> Result<(), Failure> {
         };
         match output {
             Some(path) => file::replace(path, write),
-            None => write(&mut BufWriter::new(io::stdout().lock())),
+            None => say::whole(write),
         }
     })
 }
@@ -82,11 +83,10 @@ fn head(name: &str, revision: &Revision) -> String {
 pub(super) fn query(options: &Query, json: bool) -> Result<(), Failure> {
     let Query { name, path, when, limit, values, paths, .. } = options;
     let query = JsonPath::parse(path)?;
-    House::work(&options.data, false, |db| {
+    let written = |error: io::Error| Failure::stdout(&error);
+    let answer = |db: &Database, mut out: &mut dyn Write| -> Result<(), Failure> {
         let revision = when.find(&db.document(name)?)?;
         let limits = QueryLimits { results_max: u64::MAX, ..QueryLimits::default() };
-        let mut out = BufWriter::new(io::stdout().lock());
-        let written = |error: io::Error| Failure::io("write", "stdout", &error);
         if json {
             write!(out, "{{{},\"results\":[", head(name, &revision)).map_err(written)?;
         }
@@ -119,7 +119,8 @@ pub(super) fn query(options: &Query, json: bool) -> Result<(), Failure> {
             aside!("assent: there are more; --limit was {results}");
         }
         Ok(())
-    })
+    };
+    House::work(&options.data, false, |db| say::whole(|out| answer(db, out)))
 }
 
 /// `assent docs history`.
@@ -128,30 +129,54 @@ pub(super) fn history(options: &History, json: bool) -> Result<(), Failure> {
     if let Some(pointer) = pointer {
         return runs(options, pointer, json);
     }
-    let told = House::work(data, false, |db| {
+    let mut told = House::work(data, false, |db| {
         let doc = db.document(name)?;
-        Ok(doc.history((*from).max(1)..=*to, *limit)?)
+        // One more says whether there are more.
+        Ok(doc.history((*from).max(1)..=*to, limit.saturating_add(1))?)
     })?;
+    let more = cut(&mut told, *limit);
     if json {
         let rows = told.iter().map(|told| {
             json!({"revision": told.revision, "time_ms": told.time_ms, "author": told.author, "message": told.message})
         });
-        return print_json(&json!({"document": name, "revisions": rows.collect::<Vec<_>>()}));
+        return print_json(&json!({"document": name, "revisions": rows.collect::<Vec<_>>(), "more": more}));
     }
     let mut rows = table(&["revision", "time", "author", "message"]);
     for told in told {
-        rows.add_row([told.revision.to_string(), moment::show(told.time_ms), told.author, told.message]);
+        rows.add_row([
+            told.revision.to_string(),
+            moment::show(told.time_ms),
+            plain(&told.author),
+            plain(&told.message),
+        ]);
     }
-    print(&format!("{rows}\n"))
+    print(&format!("{rows}\n"))?;
+    tell_more(more, *limit);
+    Ok(())
+}
+
+/// Keeps as many as were asked for, and says whether there are more.
+fn cut<T>(rows: &mut Vec<T>, limit: usize) -> bool {
+    let more = rows.len() > limit;
+    rows.truncate(limit);
+    more
+}
+
+fn tell_more(more: bool, limit: usize) {
+    if more {
+        aside!("assent: there are more; --limit was {limit}");
+    }
 }
 
 /// `assent docs history --pointer`: what stood there, and from when to when.
 fn runs(options: &History, pointer: &str, json: bool) -> Result<(), Failure> {
     let History { name, from, to, limit, data, .. } = options;
-    let rows = House::work(data, false, |db| {
+    let (rows, more) = House::work(data, false, |db| {
         let doc = db.document(name)?;
         let mut rows = Vec::new();
-        for run in doc.path_runs(pointer, (*from).max(1)..=*to, *limit)? {
+        let mut found = doc.path_runs(pointer, (*from).max(1)..=*to, limit.saturating_add(1))?;
+        let more = cut(&mut found, *limit);
+        for run in found {
             let key = run.node.map(|(key, _)| key);
             let value = match key {
                 Some(key) => Some(Form { start: Some(key), ..Form::default() }.text(&doc.at(*run.revisions.start())?)?),
@@ -159,7 +184,7 @@ fn runs(options: &History, pointer: &str, json: bool) -> Result<(), Failure> {
             };
             rows.push((run, value));
         }
-        Ok(rows)
+        Ok((rows, more))
     })?;
     if json {
         let row = |(run, value): &(Run, Option<String>)| {
@@ -174,17 +199,19 @@ fn runs(options: &History, pointer: &str, json: bool) -> Result<(), Failure> {
         };
         let rows = rows.iter().map(row).collect::<Vec<_>>().join(",");
         let (name, pointer) = (Value::from(name.as_str()), Value::from(pointer));
-        return print(&format!("{{\"document\":{name},\"pointer\":{pointer},\"runs\":[{rows}]}}\n"));
+        return print(&format!("{{\"document\":{name},\"pointer\":{pointer},\"runs\":[{rows}],\"more\":{more}}}\n"));
     }
-    let mut shown = table(&["revisions", "since", pointer]);
+    let mut shown = table(&["revisions", "since", &plain(pointer)]);
     for (run, value) in rows {
         let (first, last) = (run.revisions.start(), run.revisions.end());
         let value = value.unwrap_or_else(|| "nothing".to_owned());
         let cut = if value.chars().count() > VALUE_CHARACTERS { "..." } else { "" };
         let value = value.chars().take(VALUE_CHARACTERS).collect::<String>();
-        shown.add_row([format!("{first} to {last}"), moment::show(run.time_ms), format!("{value}{cut}")]);
+        shown.add_row([format!("{first} to {last}"), moment::show(run.time_ms), format!("{}{cut}", plain(&value))]);
     }
-    print(&format!("{shown}\n"))
+    print(&format!("{shown}\n"))?;
+    tell_more(more, *limit);
+    Ok(())
 }
 
 /// `assent docs list`.
@@ -229,7 +256,7 @@ pub(super) fn list(data: &Data, json: bool) -> Result<(), Failure> {
             Some((revision, time_ms, nodes)) => [revision.to_string(), moment::show(time_ms), nodes.to_string()],
             None => ["damaged".to_owned(), String::new(), String::new()],
         };
-        shown.add_row([name, revision, time, nodes]);
+        shown.add_row([plain(&name), revision, time, nodes]);
     }
     print(&format!("{shown}\n"))
 }

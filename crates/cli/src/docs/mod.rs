@@ -24,6 +24,7 @@ use serde_json::json;
 use self::options::Docs;
 use crate::bench::print_json;
 use crate::failure::Failure;
+use crate::say;
 use crate::tx::moment;
 
 /// Runs the command.
@@ -51,10 +52,17 @@ pub(crate) fn run(command: Docs, json: bool) -> Result<ExitCode, Failure> {
 /// Says which revision there is now.
 fn said(name: &str, revision: &Revision, json: bool) -> Result<(), Failure> {
     let (number, time_ms) = (revision.number(), revision.time_ms());
-    if json {
-        return print_json(&json!({"document": name, "revision": number, "time_ms": time_ms}));
-    }
-    say!("{name}: revision {number} of {}", moment::show(time_ms))
+    let said = if json {
+        print_json(&json!({"document": name, "revision": number, "time_ms": time_ms}))
+    } else {
+        say!("{name}: revision {number} of {}", moment::show(time_ms))
+    };
+    done(name, format_args!("is at revision {number}"), said)
+}
+
+/// What is on disk is told also where the rest cannot be said: who takes it for failed does it again.
+fn done(name: &str, how: std::fmt::Arguments<'_>, said: Result<(), Failure>) -> Result<(), Failure> {
+    say::done(format_args!("it was done, {name:?} {how}"), said)
 }
 
 /// Writes to stdout what people and programs read there; who has stopped reading has read enough.

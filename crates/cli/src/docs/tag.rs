@@ -4,9 +4,10 @@ use serde_json::json;
 
 use super::house::House;
 use super::options::Tag;
-use super::print;
+use super::{done, print};
 use crate::bench::{print_json, table};
 use crate::failure::Failure;
+use crate::say::plain;
 
 /// Tags asked for at a time.
 const TAGS: usize = 1000;
@@ -25,13 +26,16 @@ pub(super) fn run(options: &Tag, json: bool) -> Result<(), Failure> {
         doc.tag(tag, number)?;
         Ok(Some(number))
     })?;
-    if json {
-        return print_json(&json!({"document": name, "tag": tag, "revision": revision}));
-    }
-    print(&revision.map_or_else(
-        || format!("{name}: {tag} names nothing any more\n"),
-        |revision| format!("{name}: {tag} is revision {revision}\n"),
-    ))
+    let how = match revision {
+        None => format!("{tag} names nothing any more"),
+        Some(revision) => format!("{tag} is revision {revision}"),
+    };
+    let said = if json {
+        print_json(&json!({"document": name, "tag": tag, "revision": revision}))
+    } else {
+        print(&format!("{name}: {how}\n"))
+    };
+    done(name, format_args!("has its tag: {how}"), said)
 }
 
 fn list(options: &Tag, json: bool) -> Result<(), Failure> {
@@ -53,7 +57,7 @@ fn list(options: &Tag, json: bool) -> Result<(), Failure> {
     }
     let mut rows = table(&["tag", "revision"]);
     for (tag, revision) in tags {
-        rows.add_row([tag, revision.to_string()]);
+        rows.add_row([plain(&tag), revision.to_string()]);
     }
     print(&format!("{rows}\n"))
 }

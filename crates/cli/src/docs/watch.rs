@@ -12,6 +12,7 @@ use super::house::House;
 use super::options::Watch;
 use super::print;
 use crate::failure::Failure;
+use crate::say::plain;
 use crate::tx::moment;
 
 /// Revisions that are read before they are told.
@@ -68,6 +69,7 @@ fn tell(doc: &Document, told: &Told, json: bool) -> Result<String, Failure> {
         });
         return Ok(format!("{told}\n"));
     }
+    let (author, message) = (plain(author), plain(message));
     let mut text = format!("{revision}\t{}\t{author}\t{message}\n", moment::show(*time_ms));
     match changes {
         None => text.push_str("  more than is listed, or a revert: diff says what\n"),

@@ -25,6 +25,7 @@ use super::store::{keyspace, serving};
 use super::unexpected;
 use crate::bench::print_json;
 use crate::failure::Failure;
+use crate::say;
 
 /// Bytes of a batch, beyond which no further object is put into it: small ones travel in one frame.
 const BATCH_BYTES: usize = 768 << 10;
@@ -48,7 +49,7 @@ struct Loading<'a> {
     format: Format,
     keyspace: u32,
     waiting: VecDeque<Batch>,
-    /// Lines of the file that are in the store, those left out and empty ones among them.
+    /// Lines from the file's beginning that are in the store, those left out and empty ones among them.
     done: u64,
     objects: u64,
     bytes: u64,
@@ -95,12 +96,12 @@ pub(super) fn run(options: &Load, json: bool) -> Result<ExitCode, Failure> {
         }
         Ok(()) => {
             let (objects, bytes) = (loading.objects, loading.bytes);
-            if json {
-                print_json(&serde_json::json!({"lines": done, "objects": objects, "bytes": bytes}))?;
+            let said = if json {
+                print_json(&serde_json::json!({"lines": done, "objects": objects, "bytes": bytes}))
             } else {
-                say!("{objects} objects, {bytes} bytes of keys and values, {done} {rows}")?;
-            }
-            Ok(ExitCode::SUCCESS)
+                say!("{objects} objects, {bytes} bytes of keys and values, {done} {rows}")
+            };
+            say::done("all of it was loaded", said).map(|()| ExitCode::SUCCESS)
         }
     }
 }
@@ -132,7 +133,12 @@ impl Loading<'_> {
             };
             number += 1;
             self.bar.inc(row.bytes);
-            if let Some(line) = row.line.filter(|_| number > self.options.skip) {
+            if number <= self.options.skip {
+                // Nothing stands before it that is not left out, too.
+                self.done += 1;
+                continue;
+            }
+            if let Some(line) = row.line {
                 bytes += line.key.len() + line.value.len() + line.metadata.len() + LINE_BYTES;
                 batch.push(line);
             }
@@ -169,14 +175,21 @@ impl Loading<'_> {
         Ok(())
     }
 
-    /// Takes the oldest answer.
+    /// Takes the oldest answer. Behind one that was refused none counts: what is done is a beginning.
     fn take(&mut self) -> Result<(), Failure> {
-        let Some(batch) = self.waiting.pop_front() else { return Ok(()) };
-        let arrived = self.link.receive(batch.ticket)?;
-        let Answer::Written(_) = arrived.answer()? else { return Err(unexpected()) };
-        self.done += batch.lines;
-        self.objects += batch.objects;
-        self.bytes += batch.bytes;
+        let Some(Batch { lines, objects, bytes, ticket }) = self.waiting.pop_front() else { return Ok(()) };
+        let arrived = self.link.receive(ticket).map_err(Failure::from);
+        let written = arrived.and_then(|arrived| match arrived.answer()? {
+            Answer::Written(_) => Ok(()),
+            _ => Err(unexpected()),
+        });
+        if written.is_err() {
+            self.waiting.clear();
+            return written;
+        }
+        self.done += lines;
+        self.objects += objects;
+        self.bytes += bytes;
         self.bar.set_message(format!("{} objects", self.objects));
         Ok(())
     }

@@ -27,6 +27,7 @@ use assent_world::{Clock as _, RealClock};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
+use self::key::Span;
 use self::options::{Delete, Export, Format, Get, If, Kv, Put, Scan};
 use self::store::{Store, serving, waiting};
 use self::whole::Whole;
@@ -111,14 +112,20 @@ fn compact(server: &str, json: bool) -> Result<(), Failure> {
     else {
         return Err(unexpected());
     };
-    if json {
-        let fields = [("compactions", compactions), ("read_bytes", read_bytes), ("written_bytes", written_bytes)];
-        let mut fields: serde_json::Map<_, _> =
-            fields.into_iter().map(|(name, number)| (name.to_owned(), number.into())).collect();
-        fields.insert("reclaimed_bytes".to_owned(), reclaimed_bytes.into());
-        return print_json(&fields);
-    }
-    say!("{compactions} compactions, {read_bytes} bytes read, {written_bytes} written, {reclaimed_bytes} given back")
+    say::done(
+        "it was compacted",
+        if json {
+            let fields = [("compactions", compactions), ("read_bytes", read_bytes), ("written_bytes", written_bytes)];
+            let mut fields: serde_json::Map<_, _> =
+                fields.into_iter().map(|(name, number)| (name.to_owned(), number.into())).collect();
+            fields.insert("reclaimed_bytes".to_owned(), reclaimed_bytes.into());
+            print_json(&fields)
+        } else {
+            say!(
+                "{compactions} compactions, {read_bytes} bytes read, {written_bytes} written, {reclaimed_bytes} given back"
+            )
+        },
+    )
 }
 
 fn create_keyspace(name: &str, server: &str, json: bool) -> Result<(), Failure> {
@@ -128,10 +135,8 @@ fn create_keyspace(name: &str, server: &str, json: bool) -> Result<(), Failure> 
     }
     let (made, _) = store::listed(&serving(server)?, &Request::KeyspaceCreate(name))?;
     let Some(made) = made.first() else { return Err(unexpected()) };
-    if json {
-        return print_json(&json!({"id": made.id, "name": made.name}));
-    }
-    say!("{}", made.id)
+    let said = if json { print_json(&json!({"id": made.id, "name": made.name})) } else { say!("{}", made.id) };
+    say::done(format_args!("keyspace {} was made, as {}", made.name, made.id), said)
 }
 
 fn write(link: &Link, conditions: Vec<Condition<'_>>, ops: Vec<Op<'_>>, durable: bool) -> Result<u64, Failure> {
@@ -157,10 +162,9 @@ fn get(options: &Get, json: bool) -> Result<(), Failure> {
     let keyspace = store.keyspace(&options.naming.keyspace)?;
     let value = store.value(keyspace, &key)?.ok_or_else(|| absent(&options.key))?;
     if let Some(path) = &options.output {
-        let mut file = create(path)?;
-        file.write_all(&value)
-            .and_then(|()| file.flush())
-            .map_err(|error| Failure::io("write", path.display(), &error))?;
+        let mut whole = Whole::begin(path)?;
+        let written = whole.file.write_all(&value).and_then(|()| whole.end());
+        written.map_err(|error| Failure::io("write", path.display(), &error))?;
         return if json { print_json(&json!({"value_bytes": value.len()})) } else { Ok(()) };
     }
     if json {
@@ -180,6 +184,10 @@ fn delete(options: &Delete, json: bool) -> Result<(), Failure> {
     let is_range = range.prefix.is_some() || range.from.is_some() || range.to.is_some() || options.all;
     if keys.is_empty() && !is_range {
         return Err(Failure::invalid("name keys, or a range: --prefix, --from, --to or --all"));
+    }
+    if is_range && span == Span::default() && !options.all {
+        // What a variable that is not set makes of a range.
+        return Err(Failure::invalid("this range is every key of the keyspace: if all shall go, say --all"));
     }
     if is_range && options.only.is_some() {
         return Err(Failure::invalid("a condition is on a key: name the keys, not a range"));
@@ -295,11 +303,6 @@ impl Out {
             Self::Csv(sheet) => sheet.flush(),
         }
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "a front door writes the file that it is given")]
-fn create(path: &Path) -> Result<std::fs::File, Failure> {
-    std::fs::File::create(path).map_err(|error| Failure::io("write", path.display(), &error))
 }
 
 /// A value, of which no more is read than the longest has.

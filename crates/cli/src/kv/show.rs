@@ -12,6 +12,7 @@ use super::store::{Checked, Known, Store};
 use super::{absent, key, line};
 use crate::bench::{print_json, table};
 use crate::failure::Failure;
+use crate::say::plain;
 use crate::tx::moment;
 
 /// A line for people: key, tab, value.
@@ -40,13 +41,13 @@ pub(super) fn heads(options: &Head, json: bool) -> Result<ExitCode, Failure> {
     for known in found.iter().flatten() {
         let time = |ms: u64, none: &str| if ms == 0 { none.to_owned() } else { moment::show(ms) };
         rows.add_row([
-            key::show(&known.key, options.naming.hex),
+            plain(&key::show(&known.key, options.naming.hex)),
             known.value_bytes.to_string(),
             known.lsn.to_string(),
             time(known.modified_ms, "not known"),
             time(known.expiry_ms, "never"),
             format!("{:016x}", known.hash),
-            String::from_utf8_lossy(&known.metadata).into_owned(),
+            plain(&String::from_utf8_lossy(&known.metadata)),
         ]);
     }
     if found.iter().any(Option::is_some) {
@@ -89,7 +90,7 @@ pub(super) fn verified(found: &Checked, json: bool) -> Result<ExitCode, Failure>
 }
 
 fn tell(found: &Checked) -> Result<(), Failure> {
-    found.damages.iter().try_for_each(|damage| say!("{damage}"))?;
+    found.damages.iter().try_for_each(|damage| say!("{}", plain(damage)))?;
     let Checked { runs, volumes, entries, values, damaged, .. } = found;
     let how = match damaged {
         0 => "everything is as it was written".to_owned(),
@@ -106,7 +107,7 @@ pub(super) fn keyspaces(all: &[Keyspace], json: bool) -> Result<(), Failure> {
     }
     let mut rows = table(&["name", "number", "made"]);
     for Keyspace { id, name, created } in all {
-        rows.add_row([name.clone(), id.to_string(), moment::show(*created)]);
+        rows.add_row([plain(name), id.to_string(), moment::show(*created)]);
     }
     say!("{rows}")
 }

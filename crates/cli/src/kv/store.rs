@@ -3,7 +3,6 @@
 //! Walk: [`Store::open`] · [`Store::value`], [`Store::heads`] and [`Store::walk`] read · [`Store::stats`] counts. Writing goes through
 //! [`serving`].
 
-use std::io;
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
@@ -19,6 +18,7 @@ use serde::Serialize;
 use super::key::Span;
 use super::options::From;
 use super::unexpected;
+use crate::alone::alone;
 use crate::failure::Failure;
 use crate::tx::moment;
 
@@ -366,21 +366,4 @@ fn stopped(folder: &Path) -> Result<Store, Failure> {
         assent_kv::Kv::open_read_only(Arc::new(log), disk, Arc::new(RealClock), &folder.join("kv-ledger"), settings)?;
     let (snapshot, stats) = (kv.snapshot(), Box::new(kv.stats()));
     Ok(Store::Stopped { kv: Box::new(kv), snapshot, stats, _lock: lock })
-}
-
-/// Nobody serves this journal while the lock is held. Where there is none, nobody ever did.
-fn alone(journal: &Path) -> Result<Option<Box<dyn Lock>>, Failure> {
-    let path = journal.join("LOCK");
-    if !path.is_file() {
-        return Ok(None);
-    }
-    // To read takes no right to write: neither in a folder of somebody else's nor where nothing can be written.
-    match RealDisk.lock_to_read(&path) {
-        Ok(lock) => Ok(Some(lock)),
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-            let message = format!("{} is open in another process: ask it, with --server", journal.display());
-            Err(Failure::new(Kind::Busy, message))
-        }
-        Err(error) => Err(Failure::io("lock", path.display(), &error)),
-    }
 }

@@ -7,8 +7,8 @@ use serde::Serialize;
 /// What the coordinator counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Head {
-    /// Undecided, and their decision may be lost.
-    pub(super) held: u64,
+    /// Undecided, and their decision may be lost; nothing if nobody asked the resources, for a stopped server's folder.
+    pub(super) held: Option<u64>,
     /// With a branch that ended otherwise than decided.
     pub(super) heuristic: u64,
     /// Resources where another process of this node resolves; nothing if nobody was asked, for a stopped server's folder.
@@ -19,7 +19,7 @@ impl Head {
     pub(super) fn of(gauges: &[(&str, u64)]) -> Self {
         let gauge = |name: &str| gauges.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
         Self {
-            held: gauge("coordinator.held").unwrap_or(0),
+            held: Some(gauge("coordinator.held").unwrap_or(0)),
             heuristic: gauge("coordinator.heuristic").unwrap_or(0),
             rivals: gauge("coordinator.rivals"),
         }
@@ -27,6 +27,7 @@ impl Head {
 
     pub(super) fn lines(&self, listed: usize) -> Vec<String> {
         let Self { held, heuristic, rivals } = self;
+        let Some(held) = held else { return folder_lines(listed, *heuristic) };
         if listed == 0 && rivals.is_none_or(|rivals| rivals == 0) {
             return vec!["no transaction is in doubt or unfinished".to_owned()];
         }
@@ -39,11 +40,7 @@ impl Head {
             );
         }
         if *heuristic > 0 {
-            lines.push(
-                "heuristic: a branch ended otherwise than decided; a person brings the data in order, then assent tx \
-                 forget TX"
-                    .to_owned(),
-            );
+            lines.push(HEURISTIC.to_owned());
         }
         if rivals.is_some_and(|rivals| rivals > 0) {
             lines.push(
@@ -56,13 +53,33 @@ impl Head {
     }
 }
 
+const HEURISTIC: &str =
+    "heuristic: a branch ended otherwise than decided; a person brings the data in order, then assent tx forget TX";
+
+/// Of a stopped server's folder.
+fn folder_lines(listed: usize, heuristic: u64) -> Vec<String> {
+    let mut lines = vec![match listed {
+        0 => "no decided transaction is unfinished".to_owned(),
+        _ => format!("{listed} decided and unfinished, {heuristic} heuristic"),
+    }];
+    if heuristic > 0 {
+        lines.push(HEURISTIC.to_owned());
+    }
+    lines.push(UNDECIDED.to_owned());
+    lines
+}
+
+/// What a folder cannot tell.
+pub(super) const UNDECIDED: &str =
+    "what was prepared and not decided only its resources know: the server asks them once it runs again";
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn what_only_a_person_can_end_has_a_sentence_and_a_rival_is_told_of_an_empty_list_too() {
-        let said = |held, heuristic, rivals, listed| Head { held, heuristic, rivals }.lines(listed);
+        let said = |held, heuristic, rivals, listed| Head { held: Some(held), heuristic, rivals }.lines(listed);
         let nothing = ["no transaction is in doubt or unfinished"];
         assert_eq!(
             (said(0, 0, Some(0), 0), said(0, 0, None, 0)),
@@ -77,8 +94,15 @@ mod tests {
     }
 
     #[test]
+    fn a_folder_does_not_say_of_what_it_cannot_know_that_there_is_none() {
+        let said = |heuristic, listed| Head { held: None, heuristic, rivals: None }.lines(listed);
+        assert_eq!(said(0, 0), ["no decided transaction is unfinished", UNDECIDED]);
+        assert_eq!(said(1, 2), ["2 decided and unfinished, 1 heuristic", HEURISTIC, UNDECIDED]);
+    }
+
+    #[test]
     fn a_server_that_does_not_count_rivals_has_none_to_tell() {
         let gauges = [("coordinator.held", 3), ("coordinator.heuristic", 1)];
-        assert_eq!(Head::of(&gauges), Head { held: 3, heuristic: 1, rivals: None });
+        assert_eq!(Head::of(&gauges), Head { held: Some(3), heuristic: 1, rivals: None });
     }
 }

@@ -9,16 +9,17 @@ use assent_coordinator::history::{self, Filter, State};
 use assent_coordinator::{Digest, Seal};
 use assent_ids::{ResourceId, TxId};
 use assent_kind::Kind;
+use assent_link::Link;
 use assent_server::views;
 use assent_wire::{Action, Answer, LogQuery, LogState, PastView, Request, Vote};
 use assent_world::{Clock as _, RealClock};
 use serde::Serialize;
 
-use super::seen::plain;
-use super::{admin, hint, moment, seen, source, transaction, unexpected};
+use super::{admin, hint, moment, patient, seen, source, transaction, unexpected};
 use crate::args::{Source, TxLog, TxState};
 use crate::bench::{print_json, table};
 use crate::failure::Failure;
+use crate::say::plain;
 
 /// Transactions asked for in one message.
 const PAGE: u32 = 1_000;
@@ -155,7 +156,8 @@ pub(super) fn run(arguments: &TxLog, json: bool) -> Result<(), Failure> {
         Some(folder) => offline(folder, &arguments.from, &query, arguments.state, arguments.limit)?,
         // The table has no room for what was kept of the votes.
         None => {
-            online(&arguments.from.server, query, arguments.limit, if json { Most::Witnesses } else { Most::Votes })?
+            let link = patient(&arguments.from.server)?;
+            online(&link, query, arguments.limit, if json { Most::Witnesses } else { Most::Votes })?
         }
     };
     print(&list, more, json)?;
@@ -168,7 +170,7 @@ pub(super) fn votes(from: &Source, tx: TxId, tell: &mut dyn FnMut(&str, u16, &'s
     let query = LogQuery { tx: Some(tx), limit: 1, ..LogQuery::default() };
     let found = match &from.data {
         Some(folder) => offline(folder, from, &query, None, 1),
-        None => online(&from.server, query, 1, Most::Votes),
+        None => admin(&from.server).and_then(|link| online(&link, query, 1, Most::Votes)),
     };
     let list = match found {
         Err(failure) if failure.kind == Kind::NotFound => return Ok(()),
@@ -204,8 +206,7 @@ fn question(query: LogQuery<'_>, most: Most, version: u16) -> Request<'_> {
     fuller.find(|it| it.since() <= version).unwrap_or(Request::TxLog(query))
 }
 
-fn online(server: &str, query: LogQuery<'_>, most: u32, shown: Most) -> Result<(Vec<Past>, bool), Failure> {
-    let link = admin(server)?;
+fn online(link: &Link, query: LogQuery<'_>, most: u32, shown: Most) -> Result<(Vec<Past>, bool), Failure> {
     let (mut all, mut after): (Vec<Past>, Option<TxId>) = (Vec::new(), None);
     loop {
         let left = most.saturating_sub(u32::try_from(all.len()).unwrap_or(u32::MAX));
@@ -228,7 +229,7 @@ fn offline(
     state: Option<TxState>,
     limit: u32,
 ) -> Result<(Vec<Past>, bool), Failure> {
-    let log = source::log(folder)?;
+    let kept = source::log(folder)?;
     let filter = Filter {
         since_ms: query.since_ms,
         until_ms: query.until_ms,
@@ -246,7 +247,7 @@ fn offline(
     };
     let names = source::Names::of(from)?.with(query.resource);
     let mut list = Vec::new();
-    let more = history::read(&*log, &filter, &mut |past| {
+    let more = history::read(&*kept.log, &filter, &mut |past| {
         let names: Vec<String> = past.branches.iter().map(|branch| names.name(branch.resource)).collect();
         list.push(Past::of(&views::past(past, &names)));
         ControlFlow::Continue(())
@@ -306,13 +307,13 @@ pub(super) fn verify(kept: Option<&str>, from: &Source, json: bool) -> Result<()
         (head, seal.map(|(_, _, at_ms)| moment::show(at_ms)))
     };
     let checked = if let Some(folder) = &from.data {
-        let log = source::log(folder)?;
-        let found = history::verify(&*log, kept)?;
+        let stopped = source::log(folder)?;
+        let found = history::verify(&*stopped.log, kept)?;
         let history::Verified { seals, records, unsealed, is_whole, head, .. } = found;
         let (head, head_at) = shown(head.map(|Seal { number, digest, at_ms, .. }| (number, digest, at_ms)));
         Checked { whole: is_whole, seals, records, unsealed, head, head_at }
     } else {
-        let link = admin(&from.server)?;
+        let link = patient(&from.server)?;
         let arrived = link.request(&Request::TxVerify { kept: kept.map(|(number, digest)| (number, digest.0)) })?;
         let Answer::Verified(found) = arrived.answer()? else { return Err(unexpected()) };
         let assent_wire::Verified { seals, records, unsealed, is_whole, head, .. } = found;

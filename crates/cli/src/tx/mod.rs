@@ -17,16 +17,21 @@ pub(crate) use word::user;
 
 use std::process::ExitCode;
 
+use self::head::UNDECIDED;
+
 use assent_ids::TxId;
 use assent_kind::Kind;
 use assent_link::{Link, LinkConfig};
 use assent_wire::{Answer, Hello, Request, Role};
 use serde::Serialize;
 
-use self::seen::plain;
 use crate::args::{Source, Tx};
 use crate::bench::{print_json, table};
 use crate::failure::Failure;
+use crate::say::plain;
+
+/// A day.
+const LOG_MS: u64 = 86_400_000;
 
 /// Runs the command.
 pub(crate) fn run(command: Tx, json: bool) -> Result<ExitCode, Failure> {
@@ -39,9 +44,13 @@ pub(crate) fn run(command: Tx, json: bool) -> Result<ExitCode, Failure> {
         }
         Tx::Show { tx, from } => {
             let tx = transaction(&tx)?;
-            let mut found = source::show(&from, tx)?.ok_or_else(|| unknown(tx))?;
-            log::votes(&from, tx, &mut |resource, number, vote| found.voted(resource, number, vote))?;
+            let mut found = source::show(&from, tx)?.ok_or_else(|| unknown(tx, from.data.is_some()))?;
+            let votes = log::votes(&from, tx, &mut |resource, number, vote| found.voted(resource, number, vote));
             seen::print_one(&found, json)?;
+            // History, beside what a person needs now.
+            if let Err(failure) = votes {
+                aside!("assent: what its branches voted cannot be read: {}", plain(&failure.message));
+            }
             hint(&from, json)?;
             Ok(())
         }
@@ -67,20 +76,36 @@ fn transaction(text: &str) -> Result<TxId, Failure> {
     text.parse().map_err(Failure::invalid)
 }
 
-fn unknown(tx: TxId) -> Failure {
-    let message = format!(
-        "transaction {tx} is neither in doubt nor unfinished here: it is over and forgotten, or never was; `assent tx log \
-         --tx {tx}` tells what became of it"
-    );
+fn unknown(tx: TxId, is_of_a_folder: bool) -> Failure {
+    let told = format!("`assent tx log --tx {tx}` tells what became of it");
+    let message = if is_of_a_folder {
+        format!(
+            "transaction {tx} is not decided and unfinished here: it is over and forgotten, never was, or was not \
+             decided; {told}, and {UNDECIDED}"
+        )
+    } else {
+        format!(
+            "transaction {tx} is neither in doubt nor unfinished here: it is over and forgotten, or never was; {told}"
+        )
+    };
     Failure::new(Kind::NotFound, message)
 }
 
 /// A connection as an operator.
 pub(crate) fn admin(server: &str) -> Result<Link, Failure> {
+    connect(server, LinkConfig::default())
+}
+
+/// The same for what reads all of a log: on a slow disk, and behind others who do, that takes as long as it takes.
+pub(crate) fn patient(server: &str) -> Result<Link, Failure> {
+    connect(server, LinkConfig { answer_ms: LOG_MS, ..LinkConfig::default() })
+}
+
+fn connect(server: &str, config: LinkConfig) -> Result<Link, Failure> {
     let address = server
         .parse()
         .map_err(|error: assent_world::net::AddressError| Failure::invalid(format!("--server {server:?}: {error}")))?;
-    Ok(Link::connect(&address, &Hello::new(Role::Admin), &LinkConfig::default())?)
+    Ok(Link::connect(&address, &Hello::new(Role::Admin), &config)?)
 }
 
 fn unexpected() -> Failure {

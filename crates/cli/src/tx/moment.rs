@@ -1,9 +1,11 @@
-//! Times as people write them: `1h` ago, or 2026-11-20T18:00:00Z. Everything is UTC, so that two servers' words compare.
+//! Times as people write them: `1h` ago, or 2026-11-20T18:00:00Z. What says nothing of its zone is UTC, and so is everything
+//! that is shown, so that two servers' words compare.
 
 use crate::failure::Failure;
 
 const DAY_MS: u64 = 86_400_000;
-const FORMS: &str = "a time is 90s, 30m, 1h or 2d ago, or UTC as 2026-11-20, 2026-11-20T18:00 or 2026-11-20T18:00:00Z";
+const FORMS: &str = "a time is 90s, 30m, 1h or 2d ago, or UTC as 2026-11-20, 2026-11-20T18:00 or 2026-11-20T18:00:00Z, \
+     or +02:00 in place of Z";
 
 /// Milliseconds since 1970 of such a text.
 pub(crate) fn parse(text: &str, now_ms: u64) -> Result<u64, Failure> {
@@ -29,22 +31,49 @@ fn ago(text: &str) -> Option<u64> {
 }
 
 fn date(text: &str) -> Option<u64> {
-    let text = text.strip_suffix('Z').unwrap_or(text);
     let (date, time) = text.split_once(['T', ' ']).unwrap_or((text, "00:00:00"));
-    let mut parts = date.splitn(3, '-').map(str::parse::<u64>);
-    let (year, month, day) = (parts.next()?.ok()?, parts.next()?.ok()?, parts.next()?.ok()?);
+    let (time, east_ms) = zone(time)?;
+    let mut parts = date.splitn(3, '-').map(digits);
+    let (year, month, day) = (parts.next()??, parts.next()??, parts.next()??);
     let (time, fraction) = time.split_once('.').unwrap_or((time, "0"));
-    let mut parts = time.splitn(3, ':').map(str::parse::<u64>);
-    let (hour, minute, second) = (parts.next()?.ok()?, parts.next()?.ok()?, parts.next().unwrap_or(Ok(0)).ok()?);
-    let ms = format!("{fraction:0<3}").get(..3)?.parse::<u64>().ok()?;
+    let mut parts = time.splitn(3, ':').map(digits);
+    let (hour, minute, second) = (parts.next()??, parts.next()??, parts.next().unwrap_or(Some(0))?);
+    // Of any number of digits the first three are milliseconds.
+    let fraction = Some(fraction).filter(|it| !it.is_empty() && it.bytes().all(|byte| byte.is_ascii_digit()))?;
+    let ms = digits(format!("{fraction:0<3}").get(..3)?)?;
     let is_real = (1970..=9_999).contains(&year)
         && (1..=12).contains(&month)
-        && (1..=31).contains(&day)
+        && (1..=days_of(year, month)).contains(&day)
         && hour < 24
         && minute < 60
         && second < 60;
     let days = is_real.then(|| days_before(year, month, day))?;
-    Some(days * DAY_MS + ((hour * 60 + minute) * 60 + second) * 1_000 + ms)
+    (days * DAY_MS + ((hour * 60 + minute) * 60 + second) * 1_000 + ms).checked_add_signed(-east_ms)
+}
+
+/// Digits and nothing else: a sign is one to `parse`.
+fn digits(text: &str) -> Option<u64> {
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
+}
+
+/// A time of day without what it says of its zone, and by how much that is east of UTC. Source: RFC 3339, 5.6.
+fn zone(time: &str) -> Option<(&str, i64)> {
+    if let Some(time) = time.strip_suffix(['Z', 'z']) {
+        return Some((time, 0));
+    }
+    let Some(at) = time.find(['+', '-']) else { return Some((time, 0)) };
+    let (time, offset) = time.split_at_checked(at)?;
+    let (sign, offset) = offset.split_at_checked(1)?;
+    let (hours, minutes) = offset.split_once(':')?;
+    let (hours, minutes) = (digits(hours)?, digits(minutes)?);
+    let ms = i64::try_from((hours * 60 + minutes) * 60_000).ok()?;
+    (offset.len() == 5 && hours < 24 && minutes < 60).then_some((time, if sign == "+" { ms } else { -ms }))
+}
+
+/// How long the month is.
+const fn days_of(year: u64, month: u64) -> u64 {
+    let (of, next) = if month == 12 { (year + 1, 1) } else { (year, month + 1) };
+    days_before(of, next, 1) - days_before(year, month, 1)
 }
 
 /// Days from 1970-01-01; the year begins in March, so that the leap day is its last.
@@ -93,5 +122,32 @@ mod tests {
         for text in ["", "h", "1w", "yesterday", "2026-13-01", "2026-11-20T25:00", "-1h", "1969-01-01"] {
             assert!(parse(text, 0).unwrap_err().message.contains("a time is"), "{text}");
         }
+    }
+
+    #[test]
+    fn a_zone_counts_and_what_is_no_time_at_its_end_does_too() {
+        let utc = parse("2026-11-29T13:25:15.200Z", 0).unwrap();
+        for text in ["2026-11-29T15:25:15.200+02:00", "2026-11-29T08:55:15.2-04:30", "2026-11-29 13:25:15.2009"] {
+            assert_eq!(parse(text, 0).unwrap(), utc, "{text}");
+        }
+        assert_eq!(parse("2024-02-29T00:30+01:00", 0).unwrap(), parse("2024-02-28T23:30", 0).unwrap());
+        let wrong = [
+            "2026-11-29T15:25:15.141 next week",
+            "2026-11-29T15:25:15.141CET",
+            "2026-11-29T15:25:15.",
+            "2026-11-29T15:25+2",
+            "2026-11-29T15:25+02:60",
+            "2026-11-29T15:25+0200",
+            "2026-11-29T+15:25",
+            "1970-01-01T00:30+01:00",
+            "2026-02-29",
+            "2026-02-31",
+            "2026-04-31",
+            "2100-02-29",
+        ];
+        for text in wrong {
+            assert!(parse(text, 0).unwrap_err().message.contains("a time is"), "{text}");
+        }
+        assert!(parse("2024-02-29", 0).is_ok() && parse("2026-12-31", 0).is_ok() && parse("9999-12-31", 0).is_ok());
     }
 }

@@ -11,12 +11,7 @@ use super::head::Head;
 use super::moment;
 use crate::bench::{print_json, table};
 use crate::failure::Failure;
-
-/// Words of a resource, a client or a person for a terminal: what could move its cursor, hide or colour is spelt out.
-pub(super) fn plain(words: &str) -> String {
-    let spelt = |it: char| if matches!(it, '"' | '\'' | '\\') { it.to_string() } else { it.escape_debug().to_string() };
-    words.chars().map(spelt).collect()
-}
+use crate::say::plain;
 
 /// What is known of it.
 #[derive(Clone, Debug, Serialize)]
@@ -284,16 +279,4 @@ pub(super) fn print_facts(one: &Transaction) -> Result<(), Failure> {
         branch.facts().iter().try_for_each(|fact| say!("            {fact}"))?;
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_words_of_others_move_the_cursor_or_hide_anything() {
-        let said = "it's \"r\u{f6}le\" c:\\d \x1b[2Jgone\r\nnext\u{202e}\t\u{9b}";
-        assert_eq!(plain(said), "it's \"r\u{f6}le\" c:\\d \\u{1b}[2Jgone\\r\\nnext\\u{202e}\\t\\u{9b}");
-        assert_eq!(plain(""), "");
-    }
 }

@@ -11,11 +11,12 @@ use assent_journal::{Journal, Log};
 use assent_kind::Kind;
 use assent_server::views::{self, Named};
 use assent_wire::{Answer, Request};
-use assent_world::{RealClock, RealDisk};
+use assent_world::{Lock, RealClock, RealDisk};
 
 use super::head::Head;
 use super::seen::Transaction;
 use super::{admin, unexpected};
+use crate::alone::alone;
 use crate::args::Source;
 use crate::config::{Config, Resource};
 use crate::failure::Failure;
@@ -29,7 +30,8 @@ pub(super) fn list(from: &Source) -> Result<(Head, Vec<Transaction>), Failure> {
     if let Some(folder) = &from.data {
         let ((coordinator, node), names) = (stopped(folder)?, Names::of(from)?);
         let gauges = coordinator.gauges();
-        let head = Head { held: gauges.held, heuristic: gauges.heuristic, rivals: None };
+        // Undecided ones are known by their resources, and nobody asks those here.
+        let head = Head { held: None, heuristic: gauges.heuristic, rivals: None };
         return Ok((head, coordinator.list().iter().map(|view| offline(node, &names, view)).collect()));
     }
     let link = admin(&from.server)?;
@@ -108,14 +110,21 @@ pub(super) fn unnamed(from: &Source) -> Option<&'static str> {
     is_unnamed.then_some("a stopped server's folder knows resources by their ids; --config FILE shows their names")
 }
 
+/// A stopped coordinator's log, and what keeps it stopped meanwhile.
+pub(super) struct Kept {
+    pub(super) log: Arc<dyn Log>,
+    _lock: Option<Box<dyn Lock>>,
+}
+
 /// A stopped coordinator's log.
-pub(super) fn log(folder: &Path) -> Result<Arc<dyn Log>, Failure> {
+pub(super) fn log(folder: &Path) -> Result<Kept, Failure> {
     let journal = folder.join("coordinator");
     if !folder.join("node").is_file() || !journal.is_dir() {
         let message = format!("{} is no coordinator's data folder: it has no node file", folder.display());
         return Err(Failure::new(Kind::NotFound, message));
     }
-    read_only(&journal)
+    let lock = alone(&journal)?;
+    Ok(Kept { log: read_only(&journal)?, _lock: lock })
 }
 
 /// What keeps a stopped coordinator's state, to read.
@@ -129,7 +138,8 @@ pub(crate) fn read_only(folder: &Path) -> Result<Arc<dyn Log>, Failure> {
 }
 
 fn stopped(folder: &Path) -> Result<(Coordinator, NodeId), Failure> {
-    let log = log(folder)?;
+    // What it has told is in memory before the lock goes.
+    let Kept { log, _lock } = log(folder)?;
     let identity = Identity::load(&RealDisk, folder)?;
     let node = identity.node;
     let settings = assent_coordinator::Config::default();

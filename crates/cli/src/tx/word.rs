@@ -69,7 +69,7 @@ fn confirmed(tx: TxId, choice: &'static str, word: &Word, json: bool) -> Result<
     if word.yes {
         return Ok(who);
     }
-    let one: Transaction = source::ask(&word.server, tx)?.ok_or_else(|| unknown(tx))?;
+    let one: Transaction = source::ask(&word.server, tx)?.ok_or_else(|| unknown(tx, false))?;
     let would = choices::of(&one).into_iter().find(|it| it.choice == choice);
     let (is_possible, what) = would.map_or((false, String::new()), |it| (it.is_possible, it.what));
     if !is_possible {

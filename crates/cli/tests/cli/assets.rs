@@ -8,7 +8,7 @@ use std::process::{Child, Output, Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
-use super::assent::{command, fails, json, run};
+use super::assent::{command, fails, json, run, unsaid};
 
 struct Served {
     child: Child,
@@ -73,17 +73,26 @@ fn assets_are_served_changed_and_there_after_a_kill() {
     ] {
         assert_eq!(served.ask(arguments).status.code(), Some(code), "{arguments:?}");
     }
-    assert_eq!(served.asked(&["compare-and-set", "1", "70", "-1"])["assets"], json!([asset(1, -1, 2)]));
-    assert_eq!(served.asked(&["set", "2=7"])["assets"], json!([asset(2, 7, 2)]));
+    // What was done and cannot be said is not told as if it could be done again; what was read may be.
+    let unsaid = |words: &[&str]| unsaid(&[&["assets"], words, &["--server", &served.at]].concat());
+    let (code, said) = unsaid(&["add", "1=-1", "2=1"]);
+    assert!(code == Some(7) && said.contains("it was done, but cannot write stdout"), "{code:?} {said}");
+    assert_eq!(served.asked(&["add", "1=1", "2=-1"])["assets"], json!([asset(1, 70, 3), asset(2, 25, 3)]));
+    assert!(!unsaid(&["get", "1"]).1.contains("was done"));
+    // What runs is asked, and its files are not read beside it.
+    let folder = data.to_str().unwrap();
+    fails(&["assets", "verify", folder], 5, "another process");
+    assert_eq!(served.asked(&["compare-and-set", "1", "70", "-1"])["assets"], json!([asset(1, -1, 4)]));
+    assert_eq!(served.asked(&["set", "2=7"])["assets"], json!([asset(2, 7, 4)]));
     let before = served.asked(&["status"]);
-    assert_eq!((&before["ack"], &before["assets"], &before["sequence"]), (&json!("durable"), &json!(2), &json!(4)));
+    assert_eq!((&before["ack"], &before["assets"], &before["sequence"]), (&json!("durable"), &json!(2), &json!(6)));
     assert_eq!((&before["window_ms"], &before["closed"]), (&json!(0), &json!(null)));
     assert!(before["steps"]["total"]["count"].as_u64().unwrap() >= 4, "{before}");
     served.end(Signal::KILL);
     let served = serve(&data, &[]);
-    assert_eq!(served.asked(&["get", "1", "2"])["assets"], json!([asset(1, -1, 2), asset(2, 7, 2)]));
+    assert_eq!(served.asked(&["get", "1", "2"])["assets"], json!([asset(1, -1, 4), asset(2, 7, 4)]));
     assert_eq!(served.asked(&["status"])["hash"], before["hash"]);
-    assert_eq!(served.asked(&["remove", "2"])["assets"], json!([asset(2, 7, 2)]));
+    assert_eq!(served.asked(&["remove", "2"])["assets"], json!([asset(2, 7, 4)]));
     let table = served.ask(&["status"]);
     let text = String::from_utf8_lossy(&table.stdout).into_owned();
     assert!(text.contains("durable: what was answered is on the disk") && text.contains("takes commands"), "{text}");

@@ -9,7 +9,7 @@ use std::process::{Output, Stdio};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::assent::{command, json, write};
+use super::assent::{command, json, unheard, unsaid, write};
 
 /// A folder of documents.
 pub(crate) struct House(pub(crate) TempDir);
@@ -35,6 +35,18 @@ impl House {
             scope.spawn(move || _ = stdin.write_all(input));
             child.wait_with_output().unwrap()
         })
+    }
+
+    /// Its exit code and stderr, where nobody reads what it writes.
+    fn unheard(&self, words: &[&str]) -> (Option<i32>, String) {
+        let house = self.0.path().join("house");
+        unheard(&[&["docs"], words, &["--data", house.to_str().unwrap()]].concat(), true)
+    }
+
+    /// The same where that has no room.
+    fn unsaid(&self, words: &[&str]) -> (Option<i32>, String) {
+        let house = self.0.path().join("house");
+        unsaid(&[&["docs"], words, &["--data", house.to_str().unwrap()]].concat())
     }
 
     /// What it writes.
@@ -319,9 +331,70 @@ fn damage_is_named_and_nothing_is_answered_over_it() {
     let at = bytes.windows(1000).position(|window| window.iter().all(|byte| *byte == b'x')).unwrap();
     bytes[at + 500] ^= 1;
     std::fs::write(&segment, bytes).unwrap();
+    assert_eq!(house.unheard(&["verify"]).0, Some(13), "damage is damage, whoever hears of it");
     let output = house.run(&["verify", "--json"]);
     assert_eq!((output.status.code(), json(&output)["error"]["kind"].as_str()), (Some(13), Some("corrupt")));
     house.refuses(&["get", "a"], 13, "docs");
+}
+
+#[test]
+fn who_reads_no_more_has_read_enough_and_what_was_done_is_told_as_done() {
+    let house = House::new();
+    house.done(&["create", "a", "[1,2,3]"]);
+    // More than a pipe holds.
+    house.fed(&["put", "a", "--file", "-"], format!("[{}0]", "\"some text\",".repeat(50_000)).as_bytes());
+    for words in [
+        &["get", "a"][..],
+        &["get", "a", "--json"],
+        &["query", "a", "$[*]"],
+        &["query", "a", "$[*]", "--json"],
+        &["diff", "a", "--patch"],
+        &["diff", "a", "--merge"],
+        &["diff", "a", "--json"],
+        &["diff", "a"],
+        &["history", "a"],
+    ] {
+        assert_eq!(house.unheard(words), (Some(0), String::new()), "{words:?}");
+        let (code, said) = house.unsaid(words);
+        assert!(code == Some(7) && said.contains("cannot write stdout"), "{words:?}: {code:?} {said}");
+    }
+    for words in [&["put", "a", "[7]"][..], &["tag", "a", "first", "1"], &["revert", "a", "1"], &["drop", "a"]] {
+        let (code, said) = house.unsaid(words);
+        assert!(code == Some(7) && said.contains("it was done, \"a\""), "{words:?}: {code:?} {said}");
+    }
+    assert_eq!(house.told(&["list"])["documents"], json!([]));
+}
+
+#[test]
+fn a_history_says_that_there_is_more_of_it_and_moves_nobodys_cursor() {
+    let house = House::new();
+    house.done(&["create", "a", "[0]"]);
+    for number in 1..=4 {
+        house.done(&[
+            "put",
+            "a",
+            &format!("[{number}]"),
+            "--message",
+            "ok\u{1b}[2J\u{9b}1A\u{202e}",
+            "--author",
+            "\rme",
+        ]);
+    }
+    for words in [&["history", "a"][..], &["history", "a", "--pointer", "/0"]] {
+        let all = house.told(words);
+        let list = if words.len() == 2 { "revisions" } else { "runs" };
+        assert_eq!((all[list].as_array().unwrap().len(), &all["more"]), (5, &json!(false)), "{all}");
+        let some = house.told(&[words, &["--limit", "4"]].concat());
+        assert_eq!((some[list].as_array().unwrap().len(), &some["more"]), (4, &json!(true)), "{some}");
+        let output = house.run(&[words, &["--limit", "4"]].concat());
+        assert!(String::from_utf8_lossy(&output.stderr).contains("there are more; --limit was 4"), "{output:?}");
+        assert!(house.run(words).stderr.is_empty());
+    }
+    for words in [["history", "a"], ["watch", "a"]] {
+        let said = house.done(&words);
+        assert!(said.contains("ok\\u{1b}[2J\\u{9b}1A\\u{202e}"), "{said}");
+        assert!(!said.contains(['\u{1b}', '\u{9b}', '\u{202e}', '\r']), "{said:?}");
+    }
 }
 
 /// The one segment of a small journal that has something.

@@ -121,8 +121,19 @@ fn a_server_is_ready_healthy_counted_and_stops_in_an_orderly_way() {
     // A second server on the same folder is refused, and says why.
     let file = folder.path().join("assent.toml");
     fails(&["serve", "--config", file.to_str().unwrap()], 5, "another process");
-    served.stop();
+    // Nor is what it has in memory told from its files.
     let data = folder.path().join("data");
+    for verb in ["list", "log", "verify"] {
+        fails(&["tx", verb, "--data", data.to_str().unwrap()], 5, "ask it, with --server");
+    }
+    served.stop();
+    let told = String::from_utf8(run(&["tx", "list", "--data", data.to_str().unwrap()]).stdout).unwrap();
+    assert!(
+        told.contains("no decided transaction is unfinished") && told.contains("only its resources know"),
+        "{told}"
+    );
+    let tx = ["tx", "show", "1.1.1", "--data", data.to_str().unwrap()];
+    fails(&tx, 3, "was not decided");
     let journal = data.join("coordinator");
     let checked = run(&["--json", "journal", "check", journal.to_str().unwrap()]);
     assert_eq!(json(&checked)["closed_cleanly"], true, "{checked:?}");
@@ -130,6 +141,7 @@ fn a_server_is_ready_healthy_counted_and_stops_in_an_orderly_way() {
     assert!(inspected["batches"].as_array().is_some_and(|batches| !batches.is_empty()), "{inspected}");
     let offline = run(&["--json", "tx", "list", "--data", data.to_str().unwrap()]);
     assert_eq!(json(&offline)["transactions"], serde_json::json!([]));
+    assert_eq!(json(&offline)["held"], serde_json::Value::Null);
     serve(folder.path()).stop();
 }
 
@@ -177,7 +189,7 @@ fn a_server_that_was_frozen_forgives_the_silence_that_was_its_own() {
     RealClock.sleep(Duration::from_millis(1_500));
     served.signal(rustix::process::Signal::CONT);
     // It has its time again: longer than several checks of patience, shorter than three heartbeats.
-    RealClock.sleep(Duration::from_millis(400));
+    RealClock.sleep(Duration::from_millis(250));
     assert!(link.request(&Request::Ping).is_ok(), "the connection goes on");
     served.stop();
 }

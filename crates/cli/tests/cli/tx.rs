@@ -115,10 +115,15 @@ fn prepared(pair: &Pair, counter: u64, key: &[u8]) -> Prepared {
 fn what_is_in_doubt_is_shown_with_every_choice_and_decided_only_by_who_means_it() {
     let pair = pair("");
     let Prepared { decisions, tx, .. } = prepared(&pair, 1, b"k");
+    decisions.request(&Request::Ping).unwrap();
     run(&["tx", "recover", "--server", &pair.coordinator.protocol]);
     let tx = tx.to_string();
     let server = ["--server", pair.coordinator.protocol.as_str()];
+    // Whoever is silent for a second is lost.
+    let ping = || _ = decisions.request(&Request::Ping).unwrap();
+    ping();
     fails(&[&["tx", "commit", &tx][..], &server].concat(), 4, "its client is connected");
+    ping();
     fails(&[&["tx", "commit", &tx, "--yes"][..], &server].concat(), 4, "stop the client first");
     decisions.close("the client dies");
     eventually("it is in doubt and its client lost", || pair.listed()[0]["client_is"] == "lost");
@@ -239,6 +244,54 @@ fn a_heuristic_outcome_stays_listed_over_a_kill_until_a_person_forgets_it_and_th
     let offline = json(&run(&["--json", "tx", "log", "--state", "heuristic", "--resource", NAME, "--data", &data]));
     assert_eq!(offline["transactions"][0]["branches"][0]["resource"], NAME);
     assert_eq!(offline["transactions"][0]["operators"], past["operators"]);
+}
+
+/// What a person needs now does not wait for what was.
+#[test]
+#[allow(clippy::disallowed_methods, reason = "a test damages a file")]
+fn a_transaction_is_shown_also_where_the_history_cannot_be_read() {
+    let pair = pair("log_size = 1048576\nhistory_bytes_max = 67108864\n");
+    // A log is cut once nobody of an earlier opening may come back any more.
+    let file = pair.folder.path().join("coordinator").join("assent.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    write(&file, &text.replace("client_lost_ms = 60000", "client_lost_ms = 1000"));
+    let pair = pair.again();
+    let Prepared { decisions, tx, branch } = prepared(&pair, 1, b"k");
+    let Pair { store, coordinator, folder } = pair;
+    // Its branch stays, whatever becomes of its client.
+    store.kill();
+    let witness = vec![b'w'; 4 << 10];
+    // The first one stays; and more than the log grows between two checkpoints.
+    for counter in 1..170 {
+        let record =
+            |number| BranchRecord { resource: branch.resource, number, flags: 0, mark: None, witness: &witness };
+        let tx = TxId { counter, ..tx };
+        let decide = Decide { tx, outcome: Outcome::Committed, first: true, branches: (0..16).map(record).collect() };
+        decisions.request(&Request::Decide(decide)).unwrap().answer().unwrap();
+        if counter > 1 {
+            decisions.one_way(&Request::Finished(vec![tx])).unwrap();
+        }
+    }
+    decisions.close("the client dies");
+    let journal = folder.path().join("coordinator").join("data").join("coordinator");
+    let archived = || {
+        let names = std::fs::read_dir(&journal).unwrap().map(|entry| entry.unwrap().path());
+        names.filter(|path| path.extension().is_some_and(|it| it == "archived")).min()
+    };
+    eventually("the log has an archive", || archived().is_some());
+    let damaged = archived().unwrap();
+    let mut bytes = std::fs::read(&damaged).unwrap();
+    let at = bytes.windows(100).position(|window| window == [b'w'; 100]).unwrap();
+    bytes[at] ^= 1;
+    std::fs::write(&damaged, bytes).unwrap();
+    let tx = tx.to_string();
+    let server = ["--server", coordinator.protocol.as_str()];
+    let shown = run(&[&["tx", "show", &tx][..], &server].concat());
+    let (said, aside) = (String::from_utf8_lossy(&shown.stdout), String::from_utf8_lossy(&shown.stderr));
+    assert!(shown.status.success() && said.contains("choices:"), "{shown:?}");
+    assert!(aside.contains("what its branches voted cannot be read"), "{aside}");
+    assert_eq!(json(&run(&[&["--json", "tx", "show", &tx][..], &server].concat()))["transactions"][0]["tx"], tx);
+    fails(&[&["tx", "verify"][..], &server].concat(), 13, "archived");
 }
 
 #[test]

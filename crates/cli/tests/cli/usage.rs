@@ -136,6 +136,9 @@ fn journals_are_checked_and_inspected_and_damage_is_named() {
     assert_eq!((counted, &checked["oldest_lsn"]), (40, &0.into()), "{checked}");
     let inspected = json(&run(&["--json", "journal", "inspect", path.to_str().unwrap()]));
     assert_eq!(inspected["batches"][0]["file"], "0000000000000000.archived");
+    assert_eq!(inspected["more"], false);
+    let some = json(&run(&["--json", "journal", "inspect", path.to_str().unwrap(), "--limit", "3"]));
+    assert_eq!((some["entries"].as_array().unwrap().len(), &some["more"]), (3, &true.into()));
     // Nobody listens, or it cannot be said: no command panics, and one that does not say what it has to has failed.
     for words in [&["journal", "check"][..], &["journal", "inspect"], &["journal", "inspect", "--json"]] {
         let words = [words, &[path.to_str().unwrap()]].concat();

@@ -30,6 +30,10 @@ pub struct AddressError {
 impl fmt::Display for AddressError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shape = "write host:port, [ipv6]:port or unix:/path";
+        if self.text.contains('@') || self.text.contains("://") {
+            // A database's, in an address's place: it may hold a password.
+            return write!(f, "a URL is no address; {shape}");
+        }
         write!(f, "address {:?} {}; {shape}", self.text, self.why)
     }
 }
@@ -121,6 +125,12 @@ mod tests {
         for wrong in ["", "host", ":1", "host:", "host:65536", "::1:5", "[::1:5", "unix:", "a b:1"] {
             let error = wrong.parse::<Address>().unwrap_err().to_string();
             assert!(error.contains(&format!("{wrong:?}")) && error.contains("write host:port"), "{error}");
+        }
+        for url in ["postgresql://u:s3cret@h/d", "mysql://h:1/d?password=s3cret", "u:s3cret@h:5:5"] {
+            assert_eq!(
+                url.parse::<Address>().unwrap_err().to_string(),
+                "a URL is no address; write host:port, [ipv6]:port or unix:/path"
+            );
         }
         assert!(format!("{longest}b").parse::<Address>().is_err());
         assert!("[::1]:1".parse::<Address>().unwrap().is_local());
