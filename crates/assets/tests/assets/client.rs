@@ -196,7 +196,7 @@ fn an_outcome_that_nobody_answers_leaves_nothing_behind_for_the_next_one_to_be_m
         What::InDoubt => Said::Answer(Answer::Listed(Vec::new())),
         _ => Said::Nothing,
     }));
-    let patience = Duration::from_millis(300);
+    let patience = Duration::from_secs(2);
     let mut client = connect(Options { session: false, patience, silence: patience, ..options(&[&town]) });
     let xid = super::xid(1);
     assert_eq!(client.outcome(&xid, true).unwrap_err().kind, Kind::Unavailable);
@@ -213,7 +213,7 @@ fn an_outcome_is_never_answered_by_what_an_earlier_one_has_left_behind() {
         What::Rollback { .. } => empty(),
         _ => Said::Answer(Answer::Refused { op: 0, refusal: Refusal::BranchUnknown }),
     }));
-    let patience = Duration::from_millis(300);
+    let patience = Duration::from_secs(2);
     let options = Options { session: false, patience, silence: patience, ..options(&[&town]) };
     let mut assets = RemoteAssets::connect("assets", options, Arc::new(RealClock)).unwrap();
     let lost = assets.call(Verb::Rollback(super::xid(1)));
@@ -268,11 +268,11 @@ fn a_session_that_is_forgotten_is_told_once_and_the_next_command_has_another_one
 fn a_server_that_takes_connections_and_closes_them_is_given_up_after_the_patience() {
     // Before, this was a loop without a pause and without an end.
     let town = with_sessions(|_, _| Said::Gone);
-    let mut client = connect(Options { patience: Duration::from_millis(300), ..options(&[&town]) });
+    let mut client = connect(Options { patience: Duration::from_secs(2), ..options(&[&town]) });
     let error = client.execute(&[add(1, 1)]).unwrap_err();
     assert_eq!((error.kind, client.waiting()), (Kind::Unavailable, 1), "{error}");
     let tried = town.connections.load(Ordering::SeqCst);
-    assert!(tried < 100, "{tried} connections in 300 ms");
+    assert!(tried < 300, "{tried} connections in 2 s");
     assert!(client.events().is_empty(), "nobody answered");
     assert_eq!(
         client.receive().unwrap_err().kind,
@@ -284,7 +284,7 @@ fn a_server_that_takes_connections_and_closes_them_is_given_up_after_the_patienc
 #[test]
 fn a_server_that_says_nothing_is_given_up_after_the_patience() {
     let town = with_sessions(|_, _| Said::Nothing);
-    let mut client = connect(Options { patience: Duration::from_millis(200), ..options(&[&town]) });
+    let mut client = connect(Options { patience: Duration::from_secs(2), ..options(&[&town]) });
     assert_eq!(client.execute(&[add(1, 1)]).unwrap_err().kind, Kind::Unavailable);
     assert_eq!(client.waiting(), 1);
 }
@@ -298,7 +298,7 @@ fn one_of_several_that_says_nothing_is_left_for_the_next_with_everything_of_the_
         assert_eq!(command.request.unwrap().number, number);
         empty()
     });
-    let mut client = connect(Options { silence: Duration::from_millis(100), ..options(&[&frozen, &lively]) });
+    let mut client = connect(Options { silence: Duration::from_secs(2), ..options(&[&frozen, &lively]) });
     (0..5).for_each(|_| _ = client.send(&[add(1, 1)]).unwrap());
     (0..5).for_each(|_| assert_eq!(client.receive().unwrap().1, done(&[])));
     let events = client.events();
@@ -409,21 +409,20 @@ fn a_task_hears_that_nobody_answers_though_its_command_was_not_sent_yet() {
         _ = says.send(mark);
         Said::Nothing
     });
-    let few = Options { window: 2, patience: Duration::from_millis(200), ..options(&[&town]) };
+    let few = Options { window: 1, patience: Duration::from_secs(2), ..options(&[&town]) };
     let client = AsyncClient::connect(few, Arc::new(RealClock)).unwrap();
-    let sent = [client.execute(&[add(1, 1)]), client.execute(&[add(1, 1)])];
-    // The server has both, and the queue has room.
-    let first = hears.recv().unwrap();
-    while hears.recv().unwrap() == first {}
-    let queued = [client.execute(&[add(1, 1)]), client.execute(&[add(1, 1)])];
-    assert_eq!(sent.map(|future| wait(future).unwrap_err().kind), [Kind::InDoubt; 2]);
-    assert_eq!(queued.map(|future| wait(future).unwrap_err().kind), [Kind::Unavailable; 2], "nothing was done");
+    let sent = client.execute(&[add(1, 1)]);
+    // The server has it, and the queue has room.
+    _ = hears.recv().unwrap();
+    let queued = client.execute(&[add(1, 1)]);
+    assert_eq!(wait(sent).unwrap_err().kind, Kind::InDoubt);
+    assert_eq!(wait(queued).unwrap_err().kind, Kind::Unavailable, "nothing was done");
 }
 
 #[test]
 fn a_task_hears_that_nobody_answers_and_a_full_window_says_so() {
     let town = with_sessions(|_, _| Said::Nothing);
-    let few = Options { window: 2, patience: Duration::from_millis(200), ..options(&[&town]) };
+    let few = Options { window: 2, patience: Duration::from_secs(2), ..options(&[&town]) };
     let client = AsyncClient::connect(few, Arc::new(RealClock)).unwrap();
     let futures: Vec<_> = (0..20).map(|_| client.execute(&[add(1, 1)])).collect();
     let kinds: Vec<Kind> = futures.into_iter().map(|future| wait(future).unwrap_err().kind).collect();
@@ -481,7 +480,7 @@ fn servers_that_are_slower_than_the_silence_are_given_more_time() {
 fn the_thread_of_handles_that_are_gone_ends_where_nobody_answers() {
     let town = with_sessions(|_, _| Said::Nothing);
     let dice = Arc::new(RealDice);
-    let patience = Duration::from_millis(200);
+    let patience = Duration::from_secs(2);
     let options = Options { patience, silence: patience, dice: dice.clone(), ..options(&[&town]) };
     let client = AsyncClient::connect(options, Arc::new(RealClock)).unwrap();
     let answering = client.execute(&[add(1, 1)]);

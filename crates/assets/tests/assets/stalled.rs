@@ -85,7 +85,7 @@ fn what_waits_for_a_stalled_primary_is_bounded_by_its_bytes() {
     let group = stalled(100);
     let command = framed(&batch(None, &[get(1); 1_024]));
     let mut stream = UnixStream::connect(group.path(0)).unwrap();
-    stream.set_write_timeout(Some(Duration::from_secs(2))).unwrap();
+    stream.set_write_timeout(Some(Duration::from_secs(10))).unwrap();
     let mut written = 0;
     while written < 24 << 20 {
         match stream.write_all(&command) {

@@ -194,7 +194,7 @@ fn assets_are_raced_alone_and_as_a_pair_and_the_report_holds_what_it_cost() {
 
 #[test]
 fn a_page_over_http_is_a_row_for_each_subject_and_no_commit_beside_readers_is_lost() {
-    let small = "--objects 60 --clients 1,2 --readers 3 -t 0.2 --rounds 2 --warm-up 0.02 --revisions 2,4 --pace 300";
+    let small = "--objects 60 --clients 1,2 --readers 3 -t 1 --rounds 2 --warm-up 0.02 --revisions 2,4 --pace 300";
     let words: Vec<&str> =
         ["bench", "docs", "--json", "--scenario", "rest,mixed"].into_iter().chain(small.split(' ')).collect();
     let output = run(&words);

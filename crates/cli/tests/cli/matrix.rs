@@ -60,7 +60,7 @@ fn whoever_looks_for_a_fault_is_told_where_and_finds_it() {
 
 #[test]
 fn whoever_dies_at_any_stop_point_everything_or_nothing_is_there_and_nothing_stays_prepared() {
-    let report = play("35", &["--cells", "16", "--restarts", "6"], "");
+    let report = play("70", &["--cells", "16", "--restarts", "6"], "");
     judge(&report, 8, 51);
 }
 
@@ -68,14 +68,14 @@ fn whoever_dies_at_any_stop_point_everything_or_nothing_is_there_and_nothing_sta
 #[test]
 fn the_same_over_a_mariadb_with_its_binlog() {
     let only = ["--only", "mariadb", "--cells", "6", "--restarts", "0"];
-    let report = play("15", &only, "--log-bin --sync-binlog=1 --server-id=7");
+    let report = play("30", &only, "--log-bin --sync-binlog=1 --server-id=7");
     judge(&report, 3, 11);
 }
 
 /// The decision is a row of the PostgreSQL: who dies before it is written, behind it, or in between, everybody follows it.
 #[test]
 fn the_same_by_a_last_resource() {
-    let report = play("30", &["--last-resource", "--cells", "16", "--restarts", "6"], "");
+    let report = play("60", &["--last-resource", "--cells", "16", "--restarts", "6"], "");
     judge(&report, 8, 51);
     // It sleeps before anybody has prepared, and wakes when it is fenced: no row of recovery's keeps it out.
     let report = play("6", &["--last-resource", "--only", "client-before-prepare/asleep", "--restarts", "0"], "");

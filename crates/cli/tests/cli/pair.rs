@@ -63,7 +63,11 @@ impl Pair {
 
     pub(crate) fn of(members: &[u8], more: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let more = more.iter().map(|one| (*one).to_owned()).collect();
+        let mut more: Vec<String> = more.iter().map(|one| (*one).to_owned()).collect();
+        if !more.iter().any(|one| one == "--silent-ms") {
+            // A killed one is heard of at once; one that gets no core for a while has not gone.
+            more.extend(["--silent-ms", "3000"].map(str::to_owned));
+        }
         let mut pair = Self { folder, members: members.to_vec(), nodes: BTreeMap::new(), witness: None, more };
         pair.start_witness("witness");
         members.iter().for_each(|node| pair.start(*node));

@@ -106,6 +106,10 @@ pub(crate) fn copy(from: &Path, to: &Path) {
     std::fs::create_dir(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
         let there = to.join(entry.file_name());
+        // What is being made is not there yet, and may have its name by now.
+        if entry.path().extension().is_some_and(|it| it == "tmp") {
+            continue;
+        }
         if entry.path().is_dir() {
             copy(&entry.path(), &there);
         } else {
@@ -252,15 +256,17 @@ impl Town {
     pub(crate) fn voted(&self, row: i32) -> Voted {
         let resources = if self.rules.keys.is_some() { vec![BANK, SHOP, KEYS] } else { vec![BANK, SHOP] };
         let role = Role::Client { label: "shop", resume: None, resources };
+        // Whoever is silent for a second is lost: what may take a while goes first, and it pings behind each disk.
+        let mut bank = Postgres::connect(BANK, &self.rules.bank, Limits::WORK).unwrap();
+        let mut shop = Mariadb::connect(SHOP, &variable("ASSENT_TEST_MARIADB"), Limits::WORK).unwrap();
         let decisions = link(&self.served, role);
+        let ping = || _ = decisions.request(&Request::Ping).unwrap();
         let (node, session) = (decisions.welcome().node, decisions.welcome().session.unwrap());
         let tx = TxId { incarnation: session.incarnation, counter: 1 };
         let name = |resource: &str, number| {
             Branch { node, tx, resource: ResourceId::of(resource), number, flags: 0, mark: None }.xid()
         };
         let xids = [name(BANK, 0), name(SHOP, 1)];
-        let mut bank = Postgres::connect(BANK, &self.rules.bank, Limits::WORK).unwrap();
-        let mut shop = Mariadb::connect(SHOP, &variable("ASSENT_TEST_MARIADB"), Limits::WORK).unwrap();
         let sql = format!("INSERT INTO {} VALUES ({row})", self.table);
         assert_eq!(bank.call(Verb::Start(xids[0])), Reply::Done);
         assert_eq!(shop.call(Verb::Start(xids[1])), Reply::Done);
@@ -268,8 +274,11 @@ impl Town {
         shop.work(|connection| connection.query_drop(&sql)).unwrap();
         assert_eq!(bank.call(Verb::End { xid: xids[0], success: true }), Reply::Done);
         assert_eq!(shop.call(Verb::End { xid: xids[1], success: true }), Reply::Done);
+        ping();
         assert_eq!(bank.call(Verb::Prepare(xids[0])), Reply::Vote(Vote::Yes));
+        ping();
         assert_eq!(shop.call(Verb::Prepare(xids[1])), Reply::Vote(Vote::Yes));
+        ping();
         let keys = self.rules.keys.as_ref().map(|url| {
             let address = url.parse().unwrap();
             let link =
@@ -286,6 +295,7 @@ impl Town {
             assert!(matches!(last.answer().unwrap(), Answer::Branch(assent_wire::Reply::Yes(_))), "{last:?}");
             (link, xid)
         });
+        ping();
         Voted { decisions, tx, xids, bank, shop, keys }
     }
 }

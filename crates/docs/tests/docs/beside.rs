@@ -137,8 +137,10 @@ fn the_process_that_counts() {
                         blocks = blocks.with(write, u64::wrapping_add);
                     }
                 }
-                others += sleeps_of_others() - before;
-                spent += RealClock.now().since(begun);
+                if slice > 0 {
+                    others += sleeps_of_others() - before;
+                    spent += RealClock.now().since(begun);
+                }
             }
         });
         let done = writer.join();

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use assent_docs::{Config, Database, Look, Meta, NodeKey, Value, Versioning};
 use assent_ids::Xid;
 use assent_kind::Kind;
+use assent_world::Clock as _;
 
 use super::tree::push;
 use super::{fresh, fresh_with, says};
@@ -183,14 +184,20 @@ fn on_a_real_disk_it_is_the_same() {
         let (disk, clock) = (Arc::new(assent_world::RealDisk), Arc::new(assent_world::RealClock));
         let (log, index) = (folder.path().join("log"), folder.path().join("index"));
         let dice = Arc::new(assent_world::RealDice);
-        let (log, _) = assent_journal::Journal::open(
-            Arc::clone(&disk) as _,
-            Arc::clone(&clock) as _,
-            dice,
-            &log,
-            super::journal(),
-        )
-        .unwrap();
+        let open = || {
+            let (disk, clock) = (Arc::clone(&disk), Arc::clone(&clock));
+            assent_journal::Journal::open(disk as _, clock as _, dice.clone() as _, &log, super::journal())
+        };
+        let until = assent_world::RealClock.now().after(std::time::Duration::from_secs(20));
+        let (log, _) = loop {
+            match open() {
+                // A process that another test starts has it until it runs its program.
+                Err(assent_journal::JournalError::Locked { .. }) if assent_world::RealClock.now() < until => {
+                    std::thread::yield_now();
+                }
+                opened => break opened.unwrap(),
+            }
+        };
         let config = Config { trims: true, ..Config::default() };
         Database::open(log, disk, clock, &index, config).unwrap()
     };

@@ -276,7 +276,11 @@ fn readers_see_every_value_whole_while_it_moves() {
             }
         });
         let mut rng = Rng::new(9);
-        for turn in 1..4000 {
+        // Until the worker has had a core for long enough.
+        for turn in 1..400_000 {
+            if turn >= 4_000 && kv.stats().compactions > 0 {
+                break;
+            }
             let key = rng.below(KEYS);
             kv.put(0, &key.to_be_bytes(), &said(key, turn), Durability::Durable).unwrap();
             if turn % 100 == 0 {

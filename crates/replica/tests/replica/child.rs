@@ -76,7 +76,8 @@ fn child() {
         preferred: Member(0),
         told: Told::new(ack, "numbers", &witness),
         folder,
-        tuning: Tuning { snapshot_every: 64, ..Tuning::default() },
+        // A killed one is heard of at once; one that gets no core, or waits for its disk, has not gone.
+        tuning: Tuning { snapshot_every: 64, silent_ms: 3_000, slow_ms: 30_000, ..Tuning::default() },
     };
     let doors = Doors { disk: Arc::new(RealDisk), clock: Arc::new(RealClock), dice: Arc::new(RealDice) };
     let group = "numbers".parse().unwrap();

@@ -19,7 +19,7 @@ const SEGMENT_BYTES: u64 = 4 << 20;
 /// So many commands fit one.
 const COMMANDS_EACH: u64 = 8;
 /// A desk that sleeps for twice as long is taken for lost.
-const SILENT_MS: u64 = 2_000;
+const SILENT_MS: u64 = 8_000;
 
 /// Whether what is to be done waits.
 #[derive(Debug, Default)]
@@ -139,7 +139,7 @@ fn nothing_ends(stalls: u8) {
             let least = Sequence(before.end.0 + 4);
             group.until("it has some of them", |group| awake(group, 1).end >= least);
         }
-        RealClock.sleep(Duration::from_millis(2 * SILENT_MS));
+        RealClock.sleep(Duration::from_millis(SILENT_MS + 1_000));
         for at in [0, 1] {
             let status = awake(&group, at);
             assert_eq!((&status.configuration, status.confirmed), (&before.configuration, before.confirmed));
@@ -163,8 +163,8 @@ fn a_standbys_disk_that_stalls_under_load_keeps_no_desk_waiting_and_loses_nothin
 #[test]
 fn what_is_on_the_disk_is_told_although_no_segment_can_be_made() {
     let (group, on) = group(1, 0);
-    // One is made ahead.
-    group.until("there are two", |group| group.bytes(0) >= 2 * SEGMENT_BYTES);
+    // One is made ahead; it has its name once it is whole.
+    group.until("there are two", |group| group.segments(0) >= 2);
     on.making.set(true);
     under(&group, &on, |before| {
         let all = Sequence(before.end.0 + 2 * COMMANDS_EACH);

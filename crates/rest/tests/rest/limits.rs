@@ -44,7 +44,7 @@ fn json_that_is_too_deep_is_refused_and_not_followed() {
 #[test]
 fn a_body_that_does_not_come_ends_with_its_time_and_frees_its_place() {
     let limits = Limits { partial_frame_ms: 60_000, ..Limits::default() };
-    let settings = Settings { limits, request_ms: 100, requests_max: 1, ..Settings::default() };
+    let settings = Settings { limits, request_ms: 1_000, requests_max: 1, ..Settings::default() };
     let house = house(Rules { settings, ..Rules::default() });
     let mut slow = TcpStream::connect(house.rest.address()).unwrap();
     slow.write_all(b"PUT /v1/keys/0/a HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 5\r\nconnection: close\r\n\r\n12")

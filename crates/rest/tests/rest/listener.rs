@@ -75,7 +75,7 @@ fn what_goes_wrong_is_a_problem_detail_that_older_clients_can_read_too() {
 #[test]
 fn a_silent_peer_keeps_its_place_only_for_so_long() {
     // One place. Who holds it says half a line and falls silent; the next is served as soon as patience has ended.
-    let house = limited(Limits { connections_max: 1, partial_frame_ms: 50, ..Limits::default() });
+    let house = limited(Limits { connections_max: 1, partial_frame_ms: 500, ..Limits::default() });
     let mut silent = TcpStream::connect(house.rest.address()).unwrap();
     silent.write_all(b"GET /hea").unwrap();
     assert_eq!(house.get("/health").status, 200);
@@ -87,7 +87,7 @@ fn a_silent_peer_keeps_its_place_only_for_so_long() {
 
 #[test]
 fn a_peer_that_drips_bytes_does_not_keep_its_place_either() {
-    let house = limited(Limits { connections_max: 1, partial_frame_ms: 50, ..Limits::default() });
+    let house = limited(Limits { connections_max: 1, partial_frame_ms: 500, ..Limits::default() });
     let address = house.rest.address();
     let mut slow = TcpStream::connect(address).unwrap();
     let served = std::thread::spawn(move || ask_at(address, "GET", "/health", &[], b"").status);
@@ -130,7 +130,7 @@ fn a_stop_is_bounded_although_somebody_never_finishes_his_request() {
 #[test]
 fn a_thread_that_looks_for_the_next_request_serves_others_meanwhile_and_stops_in_time() {
     const LANES_MAX: usize = 8;
-    let limits = Limits { partial_frame_ms: 500, ..Limits::default() };
+    let limits = Limits { partial_frame_ms: 3_000, ..Limits::default() };
     let house = house(Rules { settings: Settings { limits, look_us: 100, ..Settings::default() }, ..Rules::default() });
     let address = house.rest.address();
     let request = b"GET /health HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n";

@@ -54,7 +54,7 @@ fn logins_without_a_body_keep_nobody_out_who_is_known_and_one_address_has_only_s
 
 #[test]
 fn who_falls_silent_in_the_middle_of_a_body_loses_his_connection_as_before_it() {
-    let limits = Limits { partial_frame_ms: 50, ..Limits::default() };
+    let limits = Limits { partial_frame_ms: 500, ..Limits::default() };
     let settings = Settings { limits, request_ms: 60_000, ..Settings::default() };
     let house = house(Rules { settings, ..Rules::default() });
     let mut slow = half(&house, "PUT /v1/keys/0/a");

@@ -107,7 +107,7 @@ fn one_connection_of_http_2_carries_many_requests_at_once_with_all_that_http_1_h
 #[test]
 fn who_says_something_now_and_then_and_reads_nothing_is_not_waited_for() {
     // Each ping was answered, each answer wound the connection's clock up, and a megabyte nobody read was kept for ever.
-    let limits = Limits { partial_frame_ms: 500, ..Limits::default() };
+    let limits = Limits { partial_frame_ms: 2_000, ..Limits::default() };
     let house = house(Rules { settings: Settings { limits, ..Settings::default() }, ..Rules::default() });
     let long = format!("[\"{}\"]", "0123456789".repeat(100_000));
     assert_eq!(house.docs("PUT", "/db/long", &[], &long).status, 201);

@@ -93,7 +93,7 @@ fn beside_a_neighbour(limits: Limits, attack: impl FnOnce(&House)) {
 }
 
 fn impatient() -> Limits {
-    Limits { partial_frame_ms: 100, ..Limits::default() }
+    Limits { partial_frame_ms: 1_000, ..Limits::default() }
 }
 
 #[test]

@@ -119,7 +119,7 @@ fn what_does_not_fit_the_budget_is_refused_and_its_parts_are_counted_away() {
 
 #[test]
 fn a_message_that_does_not_come_to_its_end_is_given_up() {
-    let limits = Limits { partial_frame_ms: 100, ..Limits::default() };
+    let limits = Limits { partial_frame_ms: 1_000, ..Limits::default() };
     let folder = tempfile::tempdir().unwrap();
     let house = store(folder.path(), &Rules::limited(limits));
     let mut begun = Vec::new();
@@ -159,7 +159,7 @@ fn who_ends_his_own_direction_still_gets_what_takes_long() {
 /// Two connections that said something else now and then, or took a byte of their answers, had all the room for long messages for ever.
 #[test]
 fn who_keeps_the_room_of_a_long_message_has_to_use_it() {
-    let limits = Limits { partial_frame_ms: 200, ..Limits::default() };
+    let limits = Limits { partial_frame_ms: 1_500, ..Limits::default() };
     let folder = tempfile::tempdir().unwrap();
     let house = store(folder.path(), &Rules::limited(limits));
     // He announces a long one, and pings.

@@ -9,7 +9,7 @@ use super::toy::{BARRIERS, Flaw, Toy};
 use super::*;
 
 fn explore(states_max: u64) -> Explore {
-    Explore { seed: 1, states_max, time_max: Duration::from_secs(30), ..Explore::new() }
+    Explore { seed: 1, states_max, time_max: Duration::from_secs(300), ..Explore::new() }
 }
 
 #[test]

@@ -76,7 +76,7 @@ fn a_session_that_takes_a_while_to_end_is_waited_for() {
     let mut agent = table.connector().connect().unwrap();
     let busy = std::thread::spawn(move || {
         // Nothing looks for a kill in here, and no table is needed.
-        let hashes = ["SHA2(REPEAT('a', 16000000), 512)"; 12].join(", ");
+        let hashes = ["SHA2(REPEAT('a', 16000000), 512)"; 60].join(", ");
         owner.work(|connection| connection.query_drop(format!("DO {hashes}"))).is_err()
     });
     let mut plain = table.plain();

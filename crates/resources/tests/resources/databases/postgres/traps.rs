@@ -55,7 +55,7 @@ fn an_idle_timeout_ends_what_has_not_voted_and_nothing_else() {
     let [mut first, mut second] = [0, 1].map(|_| table.resource());
     let mut processes = Vec::new();
     for (branch, xid, row) in [(&mut first, voted, 1), (&mut second, not_yet, 2)] {
-        run(branch, "SET idle_in_transaction_session_timeout = 200").unwrap();
+        run(branch, "SET idle_in_transaction_session_timeout = 2000").unwrap();
         processes.push(process(branch));
         assert_eq!(branch.call(Verb::Start(xid)), Reply::Done);
         run(branch, &format!("INSERT INTO {} VALUES ({row})", table.table)).unwrap();
