@@ -230,11 +230,11 @@ impl Kv {
 }
 
 impl Lease {
-    /// What it sees, for the length of one read.
+    /// What it sees, for the length of one read: whoever keeps it for longer keeps what it looks at, although the lease was ended.
     ///
     /// # Errors
     /// [`KvError::SnapshotEnded`].
-    pub(crate) fn look(&self) -> Result<Arc<Snapshot>, KvError> {
+    pub fn look(&self) -> Result<Arc<Snapshot>, KvError> {
         let (over, since) = match &*self.held.state() {
             State::Ended { at, what, limit } => {
                 return Err(KvError::SnapshotEnded { at: *at, what, limit: *limit });

@@ -13,7 +13,7 @@ use assent_wire::{Answer, Long, Look, Object, Row, Rows, Scan};
 
 use crate::inquiry::{self, Inquiry};
 use crate::range::{PASSES_MAX, Range, Told, bound};
-use crate::role::Visit;
+use crate::role::{Role, Visit};
 use crate::shared::Shared;
 
 /// Rows that are looked at together.
@@ -32,7 +32,11 @@ pub(crate) fn get(visit: &mut Visit<'_>, kv: &Kv, xid: Option<&Xid>, keyspace: u
     let most = frame_bytes_max(visit.shared).saturating_sub(HEAD_BYTES + VALUE_HEAD_BYTES);
     let most = u64::try_from(most).unwrap_or(u64::MAX);
     let (found, of) = match xid.map(|xid| kv.branch_look(xid, keyspace, key)) {
-        None => (kv.entry_within(keyspace, key, most), None),
+        None => match kept(visit) {
+            Ok(None) => (kv.entry_within(keyspace, key, most), None),
+            Ok(Some(snapshot)) => (snapshot.entry_within(keyspace, key, most), Some(snapshot)),
+            Err(error) => return refuse(visit, &error),
+        },
         Some(Ok(InBranch::Before(snapshot))) => (snapshot.entry_within(keyspace, key, most), Some(snapshot)),
         Some(Ok(InBranch::Own(found))) => return visit.answer_value(found.map(|found| found.value)),
         Some(Err(error)) => return refuse(visit, &error),
@@ -74,9 +78,25 @@ pub(crate) fn value(
     }
 }
 
+/// The snapshot that this connection has asked to read, if it has.
+fn kept(visit: &Visit<'_>) -> Result<Option<Arc<Snapshot>>, KvError> {
+    match &visit.connection.role {
+        Role::Store(seat) => seat.kept(),
+        _ => Ok(None),
+    }
+}
+
+/// The same, and else one of now.
+pub(crate) fn snapshot(visit: &Visit<'_>, kv: &Kv) -> Result<Arc<Snapshot>, KvError> {
+    Ok(kept(visit)?.unwrap_or_else(|| Arc::new(kv.snapshot())))
+}
+
 /// What is known of as many of these keys as fit a message.
 pub(crate) fn look(visit: &mut Visit<'_>, kv: &Kv, look: &Look<'_>) {
-    let snapshot = kv.snapshot();
+    let snapshot = match snapshot(visit, kv) {
+        Ok(snapshot) => snapshot,
+        Err(error) => return refuse(visit, &error),
+    };
     let most = frame_bytes_max(visit.shared);
     let mut found: Vec<Option<Kept>> = Vec::new();
     let mut bytes = 0;
@@ -106,7 +126,10 @@ pub(crate) fn rows(visit: &mut Visit<'_>, kv: &Kv, rows: &Rows<'_>) {
     if rows.scan.xid.is_some() {
         return visit.error(Kind::Invalid, "rows are of no branch; scan within one");
     }
-    let snapshot = kv.snapshot();
+    let snapshot = match snapshot(visit, kv) {
+        Ok(snapshot) => snapshot,
+        Err(error) => return refuse(visit, &error),
+    };
     let most = frame_bytes_max(visit.shared);
     let mut passes = PASSES_MAX;
     match gather(&snapshot, &rows.scan, (rows.values, most), &mut passes) {

@@ -7,6 +7,7 @@
 //! Walk: [`scan`], and [`objects::rows`](crate::objects::rows), gather on the desk · [`Range::walk`] on that thread.
 
 use std::ops;
+use std::sync::Arc;
 
 use assent_kv::{Kv, KvError, Most, Page, Snapshot};
 use assent_wire::{Answer, Bound, Found, Scan};
@@ -34,7 +35,7 @@ pub(crate) enum Told {
 /// A range that is walked later.
 #[derive(Debug)]
 pub(crate) struct Range {
-    snapshot: Snapshot,
+    snapshot: Arc<Snapshot>,
     keyspace: u32,
     from: ops::Bound<Vec<u8>>,
     to: ops::Bound<Vec<u8>>,
@@ -48,7 +49,10 @@ pub(crate) fn scan(visit: &mut Visit<'_>, kv: &Kv, scan: &Scan<'_>) {
     let page = if let Some(xid) = &scan.xid {
         kv.branch_page(xid, scan.keyspace, from, to, most)
     } else {
-        let (snapshot, mut passes) = (kv.snapshot(), PASSES_MAX);
+        let (snapshot, mut passes) = match objects::snapshot(visit, kv) {
+            Ok(snapshot) => (snapshot, PASSES_MAX),
+            Err(error) => return visit.error(error.kind(), &error.to_string()),
+        };
         match snapshot.page(scan.keyspace, from, to, most, &mut passes) {
             Err(KvError::Busy { .. }) => {
                 return inquiry::ask_walk(visit, Range::of(snapshot, scan, Told::Pairs));
@@ -88,7 +92,7 @@ fn pairs(page: &Page) -> Answer<'_> {
 }
 
 impl Range {
-    pub(crate) fn of(snapshot: Snapshot, scan: &Scan<'_>, told: Told) -> Self {
+    pub(crate) fn of(snapshot: Arc<Snapshot>, scan: &Scan<'_>, told: Told) -> Self {
         let owned = |end| bound(end).map(<[u8]>::to_vec);
         let (keyspace, limit) = (scan.keyspace, scan.limit);
         Self { snapshot, keyspace, from: owned(scan.from), to: owned(scan.to), limit, told }

@@ -397,6 +397,7 @@ const fn name(request: &Request<'_>) -> &'static str {
         Request::WriteIf(_) => "write_if",
         Request::Expect(_) => "expect",
         Request::Patience(_) => "patience",
+        Request::AsOf(_) => "as_of",
         Request::KeyspaceCreate(_) => "keyspace_create",
         Request::KeyspaceDrop(_) => "keyspace_drop",
         Request::Keyspaces(_) => "keyspaces",

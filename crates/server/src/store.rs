@@ -5,11 +5,12 @@
 //! prepared branch is refused, or kept for a while and stepped again ([`crate::deferred`]).
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use assent_ids::{NodeId, Xid};
 use assent_kind::Kind;
-use assent_kv::{Claim, Durability, Kv, KvError, Place};
+use assent_kv::{Claim, Durability, Kv, KvError, Lease, Place, Snapshot};
 use assent_wire::{
     Answer, Condition, Expect, Expected, KeyspaceQuery, Native, Op, Past, Reply, Request, Write, WriteIf,
 };
@@ -46,6 +47,7 @@ pub(crate) const fn knows(request: &Request<'_>) -> bool {
             | R::WriteIf(_)
             | R::Expect(_)
             | R::Patience(_)
+            | R::AsOf(_)
             | R::KeyspaceCreate(_)
             | R::KeyspaceDrop(_)
             | R::Keyspaces(_)
@@ -61,6 +63,8 @@ pub(crate) struct Seat {
     pub(crate) branches: BTreeSet<Xid>,
     /// For how long its writes and votes wait for keys that prepared branches hold.
     pub(crate) patience: Duration,
+    /// As of when it reads, if not as of each request.
+    as_of: Option<Lease>,
     /// The node whose branches it resolves.
     claim: Option<Claim>,
 }
@@ -68,6 +72,11 @@ pub(crate) struct Seat {
 impl Seat {
     pub(crate) const fn has_claim(&self) -> bool {
         self.claim.is_some()
+    }
+
+    /// What it has asked to read, outside of branches.
+    pub(crate) fn kept(&self) -> Result<Option<Arc<Snapshot>>, KvError> {
+        self.as_of.as_ref().map(Lease::look).transpose()
     }
 }
 
@@ -98,6 +107,7 @@ pub(crate) fn step(visit: &mut Visit<'_>, request: Request<'_>) {
         Request::WriteIf(write) => write_if(visit, kv, &write),
         Request::Expect(expected) => expect(visit, kv, &expected),
         Request::Patience(ms) => be_patient(visit, ms),
+        Request::AsOf(ms) => as_of(visit, kv, ms),
         Request::KeyspaceCreate(name) => inquiry::ask_store(visit, Inquiry::Create(name.to_owned())),
         Request::KeyspaceDrop(name) => inquiry::ask_store(visit, Inquiry::Drop(name.to_owned())),
         Request::StoreVerify => inquiry::ask_chore(visit, Inquiry::Check),
@@ -304,6 +314,18 @@ fn be_patient(visit: &mut Visit<'_>, ms: u32) {
         seat.patience = Duration::from_millis(ms.into());
     }
     visit.answer(&Answer::Pong);
+}
+
+fn as_of(visit: &mut Visit<'_>, kv: &Kv, ms: u32) {
+    let lease = (ms > 0).then(|| kv.lease(Duration::from_millis(ms.into())));
+    let place = lease.as_ref().map_or_else(|| Ok(kv.snapshot().lsn()), Lease::lsn);
+    if let Role::Store(seat) = &mut visit.connection.role {
+        seat.as_of = lease;
+    }
+    match place {
+        Ok(place) => visit.answer(&Answer::Written(place)),
+        Err(error) => refuse(visit, &error),
+    }
 }
 
 /// One after the other, as writes within a branch: whether they hold its vote says.

@@ -200,6 +200,8 @@ pub fn store(it: &assent_kv::Stats) -> Vec<(&'static str, u64)> {
         ("kv.held_keys", it.held_keys),
         ("kv.waiting", it.waiting),
         ("kv.snapshots", it.snapshots),
+        ("kv.leases", it.leases),
+        ("kv.leases_ended", it.leases_ended),
         ("kv.unpublished", it.unpublished),
         ("kv.checkpoints", it.checkpoints),
         ("kv.checkpoints_failed", it.checkpoints_failed),

@@ -118,6 +118,11 @@ pub(crate) fn store(it: &Arc<Kv>, log: &Arc<dyn Log>, metrics: &Metrics, health:
     gauge("kv_ledger_runs", "Sorted files of the ledger", |it| it.runs);
     gauge("kv_ledger_bytes", "Their bytes", |it| it.runs_bytes);
     gauge("kv_snapshots", "Moments of the store that readers and branches keep", |it| it.snapshots);
+    gauge(
+        "kv_leases",
+        "Of these, those that the store may end: of branches, and of connections that read as of one",
+        |it| it.leases,
+    );
     gauge("kv_branches_bytes", "Bytes of writes of branches that are not prepared", |it| it.branches_bytes);
     counter("kv_delayed", "Writes that waited for what is behind in the background", |it| it.delayed);
     counter("kv_delayed_microseconds", "How long they waited together", |it| it.delayed_us);

@@ -15,7 +15,7 @@ const KIND: u16 = 0x0001;
 const MAGIC: u32 = 0x544e_5341; // "ASNT" in the order of the bytes
 
 /// What this build speaks. While a release is rolled out, old and new meet at the highest version both know.
-pub const VERSIONS: Versions = Versions { min: 1, max: 5 };
+pub const VERSIONS: Versions = Versions { min: 1, max: 6 };
 
 /// The first version with messages in parts.
 pub const LONG: u16 = 2;

@@ -161,6 +161,10 @@ pub enum Request<'a> {
     /// From now on writes and votes of this connection that meet a key of a prepared branch wait for it, at most so many
     /// milliseconds; 0: not at all, as before. Answer `Pong`. Since version 2.
     Patience(u32),
+    /// From now on what this connection reads outside of branches is as of this moment, for at most so many milliseconds; 0: as of
+    /// when each request comes, as before. Answer `Written` with the place of the log up to which it sees everything. The store may end
+    /// that earlier, when it costs too much: what is read then is refused (`Conflict`), until this is said again. Since version 6.
+    AsOf(u32),
     /// Makes a keyspace of this name, durably. Answer `Keyspaces` with it. Since version 2.
     KeyspaceCreate(&'a str),
     /// Drops a keyspace and all that is in it, durably. Answer `Written`. Since version 2.
@@ -245,6 +249,7 @@ const STORE_VERIFY: u16 = 0x0039;
 const STORE_COMPACT: u16 = 0x003a;
 const EXPECT: u16 = 0x003b;
 const PATIENCE: u16 = 0x003c;
+const AS_OF: u16 = 0x003d;
 const TX_LIST: u16 = 0x0040;
 const TX_SHOW: u16 = 0x0041;
 const TX_RECOVER: u16 = 0x0042;
@@ -291,6 +296,7 @@ impl<'a> Request<'a> {
             Self::StoreCompact => STORE_COMPACT,
             Self::Expect(_) => EXPECT,
             Self::Patience(_) => PATIENCE,
+            Self::AsOf(_) => AS_OF,
             Self::TxList { .. } => TX_LIST,
             Self::TxShow(_) => TX_SHOW,
             Self::TxRecover => TX_RECOVER,
@@ -344,6 +350,7 @@ impl<'a> Request<'a> {
             Self::Votes { .. } | Self::TxLogVotes(_) => 3,
             Self::TxLogWitnesses(_) => 4,
             Self::Noted(_) | Self::Settle { .. } => 5,
+            Self::AsOf(_) => 6,
             Self::Decide(decide) => decide.since(),
             Self::Write(write) => write.ops.iter().map(Op::since).max().unwrap_or(1),
             _ => 1,
@@ -385,7 +392,7 @@ impl<'a> Request<'a> {
             Self::Rows(rows) => rows.put(to),
             Self::WriteIf(write) => write.put(to),
             Self::Expect(expected) => expected.put(to),
-            Self::Patience(ms) => _ = to.u32(*ms),
+            Self::Patience(ms) | Self::AsOf(ms) => _ = to.u32(*ms),
             Self::KeyspaceCreate(name) | Self::KeyspaceDrop(name) => _ = to.text(name),
             Self::Keyspaces(query) => query.put(to),
             Self::TxList { after, limit } => {
@@ -454,6 +461,7 @@ impl<'a> Request<'a> {
             WRITE_IF => Self::WriteIf(WriteIf::take(from)?),
             EXPECT => Self::Expect(Expected::take(from)?),
             PATIENCE => Self::Patience(from.u32("patience")?),
+            AS_OF => Self::AsOf(from.u32("as of")?),
             KEYSPACE_CREATE => Self::KeyspaceCreate(from.text("name")?),
             KEYSPACE_DROP => Self::KeyspaceDrop(from.text("name")?),
             KEYSPACES => Self::Keyspaces(KeyspaceQuery::take(from)?),

@@ -243,6 +243,9 @@ fn export(options: &Export, json: bool) -> Result<(), Failure> {
         ProgressBar::new_spinner().with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()))
     };
     let keyspace = store.keyspace(&options.naming.keyspace)?;
+    if !options.page_by_page && !store.of_one_moment()? {
+        aside!("assent: this server is of an earlier release: each page is as of when it is read");
+    }
     let mut objects = 0_u64;
     let format = Format::of(options.format, options.output.as_deref().unwrap_or(Path::new("-")));
     let whole = options.output.as_deref().map(Whole::begin).transpose()?;
@@ -255,12 +258,21 @@ fn export(options: &Export, json: bool) -> Result<(), Failure> {
         None => Box::new(BufWriter::new(io::stdout().lock())),
     };
     let mut out = Out::begin(out, format).map_err(failed)?;
-    store.walk(keyspace, &span, (true, u64::MAX), |known| {
-        out.write(&known).map_err(failed)?;
-        objects += 1;
-        bar.inc(1);
-        Ok(true)
-    })?;
+    store
+        .walk(keyspace, &span, (true, u64::MAX), |known| {
+            out.write(&known).map_err(failed)?;
+            objects += 1;
+            bar.inc(1);
+            Ok(true)
+        })
+        .map_err(|failure| match failure.kind {
+            Kind::Conflict => {
+                let message =
+                    format!("{}; export a range at a time, or --page-by-page, which keeps nothing", failure.message);
+                Failure { message, ..failure }
+            }
+            _ => failure,
+        })?;
     out.flush().map_err(failed)?;
     if let Some(whole) = whole {
         whole.end().map_err(failed)?;

@@ -246,6 +246,9 @@ pub(crate) struct Export {
     /// Writes to this file instead of stdout. Until all is there it is called FILE.part, and what was in FILE before stays.
     #[arg(long, short = 'o', value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+    /// Each page as of when it is read, and not all of one moment: of a store that is written so much that it keeps none for so long.
+    #[arg(long)]
+    pub(crate) page_by_page: bool,
     /// How they are written; without this, csv for a name that ends in .csv, else json.
     #[arg(long, value_name = "FORMAT")]
     pub(crate) format: Option<Format>,

@@ -204,6 +204,19 @@ impl Store {
         Ok(found)
     }
 
+    /// From here on what is read is as of this moment, as a stopped one's folder is. A server of an earlier release cannot: whether this does.
+    pub(super) fn of_one_moment(&self) -> Result<bool, Failure> {
+        let Self::Served(link) = self else { return Ok(true) };
+        let request = Request::AsOf(u32::MAX);
+        if link.welcome().version < request.since() {
+            return Ok(false);
+        }
+        match link.request(&request)?.answer()? {
+            Answer::Written(_) => Ok(true),
+            _ => Err(unexpected()),
+        }
+    }
+
     /// Hands out the keys of a range in their order, until there are no more or `then` says that it is enough: of so many it is, at most.
     pub(super) fn walk(
         &self,

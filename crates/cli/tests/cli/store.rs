@@ -362,17 +362,24 @@ fn what_is_exported_is_loaded_into_another_store_as_it_was() {
     two.stop();
 }
 
-/// A value that is fetched after its page was has its own metadata and expiry: with the old ones, what was kept for ever would end.
+/// Of one moment; where each page is of its own, a value that is fetched after its page was has its own metadata and expiry: with
+/// the old ones, what was kept for ever would end.
 #[test]
-fn what_is_written_anew_while_it_is_exported_is_exported_whole() {
+fn what_is_written_anew_while_it_is_exported_is_exported_as_it_was_or_whole() {
+    exported_meanwhile(&["export"], "old");
+    exported_meanwhile(&["export", "--page-by-page"], "new");
+}
+
+fn exported_meanwhile(words: &[&str], told: &str) {
     let folder = tempfile::tempdir().unwrap();
     configure(folder.path(), "");
     let served = serve(folder.path());
-    let [first, before, after] = [1_u8, 2, 3].map(|byte| vec![byte; 3 << 20]);
+    let [first, earlier, after] = [1_u8, 2, 3].map(|byte| vec![byte; 3 << 20]);
     assert!(fed(&served, &["put", "a"], &first).status.success());
-    assert!(fed(&served, &["put", "s", "--metadata", "old", "--ttl", "1h"], &before).status.success());
+    assert!(fed(&served, &["put", "s", "--metadata", "old", "--ttl", "1h"], &earlier).status.success());
     assert!(fed(&served, &["put", "t"], &first).status.success());
-    let mut export = spawn(&served, &["export"]);
+    let before = self::told(&served, &["head", "s"])["heads"][0].clone();
+    let mut export = spawn(&served, words);
     let mut out = BufReader::new(export.stdout.take().unwrap());
     // The first line does not fit the pipe: the page was taken, and no more than it was fetched.
     let mut begin = [0; 16];
@@ -383,12 +390,14 @@ fn what_is_written_anew_while_it_is_exported_is_exported_whole() {
     out.read_to_string(&mut text).unwrap();
     assert!(export.wait().unwrap().success());
     let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!(lines.iter().map(|line| line["key"].clone()).collect::<Vec<_>>(), ["a", "s"]);
-    let head = told(&served, &["head", "s"])["heads"][0].clone();
+    let keys: Vec<Value> = lines.iter().map(|line| line["key"].clone()).collect();
+    let all = ["a", "s", "t"];
+    assert_eq!(keys, if told == "old" { &all[..] } else { &all[..2] });
+    let now = self::told(&served, &["head", "s"])["heads"][0].clone();
     for field in ["metadata", "lsn", "expiry_ms", "modified_ms"] {
-        assert_eq!(lines[1][field], head[field], "{field}");
+        assert_eq!(lines[1][field], if told == "old" { &before } else { &now }[field], "{field}");
     }
-    assert_eq!(lines[1]["metadata"], "new");
+    assert_eq!(lines[1]["metadata"], told);
     served.stop();
 }
 

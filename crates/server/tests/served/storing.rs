@@ -9,8 +9,8 @@ use std::time::Duration;
 use assent_ids::{Epoch, Incarnation, TxId};
 use assent_kind::Kind;
 use assent_wire::{
-    Answer, Bound, Condition, Expect, Expected, Op, PAYLOAD_BYTES_MAX, Past, Reply, Request, Role, Rows, Scan, Write,
-    WriteIf,
+    Answer, Bound, Condition, Expect, Expected, Look, Op, PAYLOAD_BYTES_MAX, Past, Reply, Request, Role, Rows, Scan,
+    Write, WriteIf,
 };
 use assent_world::{Clock, Moment, RealClock};
 
@@ -214,6 +214,78 @@ fn a_scan_is_answered_in_pieces_that_fit_a_message_and_nothing_is_lost_between_t
 }
 
 /// A scan over ten million keys that had been deleted kept every client of the desk waiting for seconds.
+#[test]
+fn a_connection_reads_as_of_one_moment_until_it_says_otherwise_or_that_is_given_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let house = store(folder.path(), &Rules::default());
+    let (reader, writer) = (house.store_link(), house.store_link());
+    let written = |key: &[u8], value: &[u8]| {
+        let arrived = writer.request(&put(None, key, value)).unwrap();
+        let Answer::Written(at) = arrived.answer().unwrap() else { panic!("{arrived:?}") };
+        at
+    };
+    let long = vec![1; 2 << 20];
+    house.kv.as_ref().unwrap().put(0, b"long", &long, assent_kv::Durability::Durable).unwrap();
+    let at = written(b"k", b"old");
+    let as_of = |ms| reader.request(&Request::AsOf(ms)).unwrap();
+    assert_eq!(as_of(60_000).answer(), Ok(Answer::Written(at)));
+    written(b"k", b"new");
+    written(b"later", b"new");
+    house.kv.as_ref().unwrap().put(0, b"long", b"short", assent_kv::Durability::Durable).unwrap();
+    // Whatever it asks: one key, some, a range; with and without their values.
+    let rows = |values| {
+        let scan = Scan { xid: None, keyspace: 0, from: Bound::Unbounded, to: Bound::Unbounded, limit: 10 };
+        let arrived = reader.request(&Request::Rows(Rows { values, scan })).unwrap();
+        let Answer::Rows { more: false, rows } = arrived.answer().unwrap() else { panic!("{arrived:?}") };
+        rows.iter().map(|row| (row.key.to_vec(), row.object.value_bytes)).collect::<Vec<_>>()
+    };
+    let scanned = || {
+        let scan = Scan { xid: None, keyspace: 0, from: Bound::Unbounded, to: Bound::Excluded(b"l"), limit: 10 };
+        let arrived = reader.request(&Request::Scan(scan)).unwrap();
+        let Answer::Pairs { pairs, .. } = arrived.answer().unwrap() else { panic!("{arrived:?}") };
+        pairs.iter().map(|found| found.value.to_vec()).collect::<Vec<_>>()
+    };
+    let looked = |key: &[u8]| {
+        let arrived = reader.request(&Request::Look(Look { values: true, keys: vec![(0, key)] })).unwrap();
+        let Answer::Objects(found) = arrived.answer().unwrap() else { panic!("{arrived:?}") };
+        found[0].as_ref().map(|object| object.value.unwrap().to_vec())
+    };
+    let before = vec![(b"k".to_vec(), 3), (b"long".to_vec(), 2 << 20)];
+    for values in [true, false] {
+        assert_eq!(rows(values), before);
+    }
+    assert_eq!((scanned(), looked(b"k"), looked(b"later")), (vec![b"old".to_vec()], Some(b"old".to_vec()), None));
+    assert!((get(&reader, b"k"), get(&reader, b"later")) == (Some(b"old".to_vec()), None));
+    assert!(get(&reader, b"long") == Some(long), "also what another thread reads");
+    assert_eq!(get(&writer, b"k"), Some(b"new".to_vec()), "others read what is");
+    // What it writes it does not see; within a branch it does.
+    reader.request(&put(None, b"own", b"v")).unwrap().answer().unwrap();
+    assert_eq!(get(&reader, b"own"), None);
+    let own = xid(NODE, tx(1), "a", 0);
+    expect(&reader, &Request::Start(own), &Reply::Done);
+    let within = reader.request(&Request::Get { xid: Some(own), keyspace: 0, key: b"own" }).unwrap();
+    assert_eq!(within.answer(), Ok(Answer::Value(Some(b"v"))));
+    expect(&reader, &Request::Rollback(own), &Reply::Done);
+    // Anew, as of now; and not any more.
+    let at = written(b"k", b"newer");
+    assert_eq!(as_of(60_000).answer(), Ok(Answer::Written(at)));
+    assert_eq!(get(&reader, b"k"), Some(b"newer".to_vec()));
+    assert!(matches!(as_of(0).answer(), Ok(Answer::Written(_))));
+    written(b"k", b"newest");
+    assert_eq!(get(&reader, b"k"), Some(b"newest".to_vec()));
+    // Its time is over: it is refused, and not answered with something else.
+    as_of(1).answer().unwrap();
+    eventually("it is given up", || {
+        let arrived = reader.request(&Request::Get { xid: None, keyspace: 0, key: b"k" }).unwrap();
+        arrived.answer().is_err_and(|error| error.to_string().contains("its age in milliseconds"))
+    });
+    assert_eq!(house.stat("kv.leases"), 0);
+    as_of(60_000).answer().unwrap();
+    assert_eq!((house.stat("kv.leases"), get(&reader, b"k")), (1, Some(b"newest".to_vec())));
+    drop(reader);
+    eventually("it goes with its connection", || house.stat("kv.leases") == 0);
+}
+
 #[test]
 fn a_range_of_many_dead_keys_is_walked_by_no_desk() {
     let folder = tempfile::tempdir().unwrap();

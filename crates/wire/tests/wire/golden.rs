@@ -214,6 +214,15 @@ fn the_bytes_of_version_4_are_these() {
 }
 
 #[test]
+fn the_bytes_of_version_6_are_these() {
+    let mut laid = Vec::new();
+    let request = Request::AsOf(0x1234);
+    request.lay(&mut laid, 1, LIMIT).unwrap();
+    let frame = payload(&laid);
+    assert_eq!((frame.kind, hex(frame.payload), request.since()), (0x3d, hex(&bytes("34120000")), 6));
+}
+
+#[test]
 fn a_long_message_of_version_2_is_these_frames() {
     let request = requests().swap_remove(0).0;
     let mut laid = Vec::new();

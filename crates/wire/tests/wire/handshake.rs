@@ -56,13 +56,13 @@ fn versions_meet_at_the_highest_common_one() {
 #[test]
 fn a_greeting_of_another_age_is_told_the_versions_whatever_its_layout() {
     let mut bytes = Vec::new();
-    let theirs = Versions { min: 6, max: 7 };
+    let theirs = Versions { min: 7, max: 8 };
     Hello { versions: theirs, ..Hello::new(Role::Admin) }.lay(&mut bytes, 1).unwrap();
     let whole = frame(&bytes);
     let strange = [&whole.payload[..8], b"a layout of the future"].concat();
     let error = Hello::parse(&Frame { payload: &strange, ..whole }, VERSIONS).unwrap_err();
     assert_eq!(error, WireError::Version { theirs, ours: VERSIONS });
-    assert_eq!(error.to_string(), "the other side speaks versions 6 to 7, this one 1 to 5; upgrade the older one");
+    assert_eq!(error.to_string(), "the other side speaks versions 7 to 8, this one 1 to 6; upgrade the older one");
 }
 
 #[test]

@@ -145,6 +145,8 @@ fn works() -> Vec<Request<'static>> {
         }),
         Request::Patience(0),
         Request::Patience(u32::MAX),
+        Request::AsOf(0),
+        Request::AsOf(u32::MAX),
         Request::StoreVerify,
         Request::StoreCompact,
         Request::KeyspaceCreate("orders"),
@@ -409,7 +411,7 @@ fn requests_and_answers_have_kinds_of_their_own_and_an_unknown_one_is_named() {
         assert_eq!(Answer::parse(&frame), Err(WireError::UnknownKind { kind: frame.kind }));
         seen.insert(frame.kind);
     }
-    assert_eq!(seen.len(), 42, "each request is in the table");
+    assert_eq!(seen.len(), 43, "each request is in the table");
     for answer in answers() {
         bytes.clear();
         answer.lay(&mut bytes, 1, PAYLOAD_BYTES_MAX).unwrap();
@@ -417,10 +419,10 @@ fn requests_and_answers_have_kinds_of_their_own_and_an_unknown_one_is_named() {
         assert_eq!(Request::parse(&frame), Err(WireError::UnknownKind { kind: frame.kind }));
         seen.insert(frame.kind);
     }
-    assert_eq!(seen.len(), 42 + 22, "each answer is in the table");
+    assert_eq!(seen.len(), 43 + 22, "each answer is in the table");
     let error = Request::parse(&Frame { mark: 1, kind: 0x7777, flags: 0, chain: 0, payload: &[] }).unwrap_err();
     assert_eq!(error.kind(), Kind::Invalid);
-    assert_eq!(error.to_string(), "message kind 0x7777 is unknown to this side, which speaks versions 1 to 5");
+    assert_eq!(error.to_string(), "message kind 0x7777 is unknown to this side, which speaks versions 1 to 6");
 }
 
 #[test]
