@@ -108,21 +108,13 @@ pub(crate) fn store(it: &Arc<Kv>, log: &Arc<dyn Log>, metrics: &Metrics, health:
     counter("kv_merges_failed", "Merges of the ledger's files that failed; they are tried again", |it| {
         it.merges_failed
     });
-    counter(
-        "kv_panics",
-        "Panics of the store's work in the background: a promise of ours is broken, report it",
-        |it| it.panics,
-    );
+    counter("kv_panics", "Panics of the store's work in the background: report them", |it| it.panics);
     gauge("kv_broken", "1: nothing more is taken until the store is opened again", |it| it.broken);
     gauge("kv_ledger_memory_bytes", "Bytes of the ledger that only memory has", |it| it.memory_bytes);
     gauge("kv_ledger_runs", "Sorted files of the ledger", |it| it.runs);
     gauge("kv_ledger_bytes", "Their bytes", |it| it.runs_bytes);
     gauge("kv_snapshots", "Moments of the store that readers and branches keep", |it| it.snapshots);
-    gauge(
-        "kv_leases",
-        "Of these, those that the store may end: of branches, and of connections that read as of one",
-        |it| it.leases,
-    );
+    gauge("kv_leases", "Of these, those that the store may end, of branches and connections", |it| it.leases);
     gauge("kv_branches_bytes", "Bytes of writes of branches that are not prepared", |it| it.branches_bytes);
     counter("kv_delayed", "Writes that waited for what is behind in the background", |it| it.delayed);
     counter("kv_delayed_microseconds", "How long they waited together", |it| it.delayed_us);
