@@ -284,11 +284,10 @@ fn judge_side(facts: &MariadbFacts, sheet: &mut Sheet<'_>) {
             );
         }
     }
-    // From 4 on InnoDB writes nothing; below, what it leaves out is none of ours.
-    if let Some(level @ 4..) = facts.number("innodb_force_recovery") {
+    if let Some(level @ 1..) = facts.number("innodb_force_recovery") {
         sheet.error(
-            format!("innodb_force_recovery = {level}, so InnoDB is read only"),
-            "rescue its data, and start it without that",
+            format!("innodb_force_recovery = {level}: it may list none of what was prepared, and write nothing"),
+            "rescue its data, and start it without that; recovery takes no such server",
         );
     }
     if facts.text("server_uuid").is_empty() && facts.text("server_id") == "1" {

@@ -87,17 +87,18 @@ fn look_once(connection: &mut Conn, mut said: Vec<(String, String)>) -> Result<S
 
 /// Whether the server is a replica, as far as it shows, or one that ends no branch.
 pub(super) fn is_read_only(connection: &mut Conn) -> Result<bool, mysql::Error> {
-    let found: Option<(String, String)> =
-        connection.query_first("SELECT @@GLOBAL.read_only, @@GLOBAL.innodb_read_only")?;
+    let found: Option<(String, String, u64)> = connection
+        .query_first("SELECT @@GLOBAL.read_only, @@GLOBAL.innodb_read_only, @@GLOBAL.innodb_force_recovery")?;
     // A number, or in newer versions a word.
     let is_off = |value: &str| matches!(value, "0" | "OFF");
-    Ok(!found.is_some_and(|(server, engine)| is_off(&server) && is_off(&engine)))
+    // An InnoDB that leaves out a part of its own recovery may list none of what was prepared (seen with level 5).
+    Ok(!found.is_some_and(|(server, engine, level)| is_off(&server) && is_off(&engine) && level == 0))
 }
 
 /// Why nothing that this server says about branches counts.
 pub(super) fn replica() -> Native {
-    let message = "it has read_only = 1 or innodb_read_only = 1, as a replica has, which need not show what its primary has prepared; name the \
-                   primary";
+    let message = "it has read_only = 1, innodb_read_only = 1 or an innodb_force_recovery, as a replica or a rescued server has, which \
+                   need not show what was prepared; name the primary";
     native(1290, message)
 }
 

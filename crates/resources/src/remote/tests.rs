@@ -74,6 +74,7 @@ fn store(parts: Vec<Part>) -> Store {
     let thread = std::thread::spawn(move || {
         for part in parts {
             let (stream, _) = listener.accept().unwrap();
+            stream.set_nodelay(true).unwrap();
             let mut peer = Peer { stream, decoder: Decoder::new(PAYLOAD_BYTES_MAX) };
             assert!(peer.turn(|request| panic!("{request:?} before a greeting")));
             part(&mut peer);

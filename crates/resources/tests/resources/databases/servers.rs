@@ -165,6 +165,13 @@ impl Own {
         String::from_utf8(done.stdout).unwrap().trim().to_owned()
     }
 
+    /// A stop, and a start on the same port with other options.
+    pub(crate) fn again(&mut self, options: &str) {
+        self.run("stop");
+        self.options = options.to_owned();
+        self.run("revive");
+    }
+
     /// SIGKILL to all of it, and a start on the same port.
     pub(crate) fn killed(&self) {
         self.run("kill");

@@ -3,13 +3,13 @@
 use ::postgres::{Client, NoTls};
 use assent_kind::Kind;
 use assent_resources::{Limits, Mariadb, MariadbConnector, Postgres, PostgresConnector, ResourceError};
-use assent_xa::{Connector, Reply, Verb, Vote};
+use assent_xa::{Connector, Reply, Resource as _, Verb, Vote};
 
 use ::mysql::prelude::Queryable;
 use ::mysql::{Conn, Opts, OptsBuilder};
 
 use super::engine::{Engine, MariadbTable, PostgresTable, node, wait, work, xid};
-use super::servers::{Alone, alone};
+use super::servers::{Alone, Own, alone, shared};
 
 fn superuser(url: &str) -> Client {
     Client::connect(&url.replace("//assent@", "//postgres@"), NoTls).unwrap()
@@ -105,6 +105,28 @@ fn a_read_only_mariadb_is_refused_and_its_list_is_no_proof() {
     drop(turned);
     assert_eq!(opened.call(Verb::Recover(node("replica"))), Reply::Listed(vec![]));
     assert!(matches!(opened.call(Verb::Commit(xid("replica", 0))), Reply::Unknown(_)));
+}
+
+/// It lists nothing, and knows no branch that it is asked for: taken for proof, that was a commit that had been done.
+#[test]
+fn a_mariadb_that_leaves_out_a_part_of_its_own_recovery_is_refused() {
+    drop(shared()); // The binaries are there from here on.
+    let mut own = Own::start("mariadb", "");
+    let table = MariadbTable::of(&own.url, "rescued");
+    let xid = xid("rescued", 0);
+    let mut branch = table.resource();
+    assert_eq!(branch.call(Verb::Start(xid)), Reply::Done);
+    branch.work(|connection| connection.query_drop(format!("INSERT INTO {} VALUES (1)", table.table))).unwrap();
+    assert_eq!(branch.call(Verb::End { xid, success: true }), Reply::Done);
+    assert_eq!(branch.call(Verb::Prepare(xid)), Reply::Vote(Vote::Yes));
+    let connector = MariadbConnector::new("shop", &own.url).unwrap();
+    for options in ["--innodb-force-recovery=5", "--innodb-force-recovery=1", "--innodb-read-only=1"] {
+        own.again(options);
+        let Err((Kind::Unavailable, native)) = connector.connect() else { panic!("taken with {options}") };
+        assert!(native.message.contains("innodb_force_recovery"), "{}", native.message);
+    }
+    own.again("");
+    assert_eq!(connector.connect().unwrap().call(Verb::Recover(node("rescued"))), Reply::Listed(vec![xid]));
 }
 
 /// With any other value a power cut takes back votes and commits that were told as done.
