@@ -4,16 +4,36 @@
 
 /// What is wrong and where, without the line that it is in: that may hold a password.
 pub(crate) fn sentence(text: &str, error: &toml::de::Error) -> String {
-    let message = error.message().lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
-    let Some(before) = error.span().and_then(|span| text.get(..span.start)) else { return message };
-    let (number, line) = (before.matches('\n').count(), before.rsplit('\n').next().unwrap_or_default());
-    let whole = text.lines().nth(number).unwrap_or(line);
+    let lines = error.message().lines().map(str::trim).filter(|line| !line.is_empty());
+    let message = unquoted(&lines.collect::<Vec<_>>().join(" "));
+    let Some(span) = error.span() else { return message };
+    let Some(before) = text.get(..span.start) else { return message };
+    let number = before.matches('\n').count();
+    let line = text.lines().nth(number).unwrap_or_default();
+    // What is missing is missing from all of it.
+    if span.start == 0 && (span.end == 0 || span.end > line.len()) {
+        return message;
+    }
     let is_name =
-        |it: &&str| !it.is_empty() && it.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte));
-    let key = whole.split_once('=').map(|(key, _)| key.trim()).filter(is_name);
-    let section = text.lines().take(number + 1).filter(|line| line.starts_with('[')).last();
+        |it: &str| !it.is_empty() && it.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte));
+    let key = line.split_once('=').map(|(key, _)| key.trim()).filter(|key| is_name(key));
+    let is_section = |line: &&str| {
+        let inner = line.strip_prefix('[').and_then(|line| line.strip_suffix(']'));
+        inner.is_some_and(|it| is_name(it.strip_prefix('[').and_then(|it| it.strip_suffix(']')).unwrap_or(it)))
+    };
+    let section = text.lines().take(number + 1).map(str::trim).filter(is_section).last();
     let place: Vec<&str> = section.into_iter().chain(key).collect();
     if place.is_empty() { format!("line {}: {message}", number + 1) } else { format!("{}: {message}", place.join(" ")) }
+}
+
+/// Without the text that stands where it may not: serde repeats it.
+fn unquoted(message: &str) -> String {
+    const QUOTED: &str = ": string \"";
+    let Some((before, rest)) = message.split_once(QUOTED) else { return message.to_owned() };
+    match rest.rsplit_once("\", expected") {
+        Some((_, behind)) => format!("{before}: a text, expected{behind}"),
+        None => format!("{before}: a text"),
+    }
 }
 
 #[cfg(test)]
@@ -42,6 +62,12 @@ mod tests {
         url: String,
     }
 
+    #[derive(Debug, Deserialize)]
+    struct Needing {
+        #[expect(dead_code, reason = "it is missing")]
+        data_dir: String,
+    }
+
     fn said(text: &str) -> String {
         sentence(text, &toml::from_str::<Whole>(text).unwrap_err())
     }
@@ -58,7 +84,21 @@ mod tests {
             let told = said(&format!("[server]\nthreads = 2\n[[resource]]\nname = \"bank\"\n{mistake}"));
             assert!(told.starts_with(place) && told.contains(what) && !told.contains("s3cret"), "{mistake}{told}");
         }
-        assert!(said("[server]\nthreads = \"two\"\n").starts_with("[server] threads: invalid type"));
+        let told = said("[server]\nthreads = \"two\"\n");
+        assert_eq!(told, "[server] threads: invalid type: a text, expected u32");
+        for text in [
+            format!("resource = \"{url}\"\n"),
+            format!("[server]\nthreads = \"a\\\", expected {url}\"\n"),
+            format!("[resource.url = \"{url}\"\n"),
+            format!("[server]\n[resource.url = \"{url}\"\n"),
+        ] {
+            let told = said(&text);
+            assert!(!told.contains("s3cret"), "{text}{told}");
+        }
+        // What is missing has no place of its own.
+        let missing = "[server]\nthreads = 2\n";
+        let told = sentence(missing, &toml::from_str::<Needing>(missing).unwrap_err());
+        assert_eq!(told, "missing field `data_dir`");
         let told = said("\n  s3cret\n");
         assert!(told.starts_with("line 2: ") && !told.contains("s3cret"), "{told}");
     }

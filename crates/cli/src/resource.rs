@@ -52,9 +52,11 @@ pub(crate) fn check(config: &Config) -> Result<(), String> {
     let mut names = BTreeMap::new();
     for resource in &config.resources {
         if !matches!(resource.kind.as_str(), "postgres" | "mariadb" | "assent" | "own") {
+            // Whatever stands there, it may hold a password.
+            let kind = if resource.kind.contains("://") { "a URL".to_owned() } else { format!("{:?}", resource.kind) };
             return wrong(format!(
-                "resource {:?}: kind = {:?}; write \"postgres\", \"mariadb\", \"assent\" or \"own\"",
-                resource.name, resource.kind
+                "resource {:?}: kind = {kind}; write \"postgres\", \"mariadb\", \"assent\" or \"own\"",
+                resource.name
             ));
         }
         if resource.kind == "own" {
@@ -74,6 +76,9 @@ pub(crate) fn check(config: &Config) -> Result<(), String> {
             if resource.url.as_deref().and_then(|url| config.own(url)) != Some(&resource.name) {
                 return wrong(format!("resource {:?}: this server's store has a name already", resource.name));
             }
+        }
+        if resource.url_file.as_ref().is_some_and(|path| path.to_string_lossy().contains("://")) {
+            return wrong(format!("resource {:?}: url_file names a file; a URL is given as url", resource.name));
         }
         if resource.url.is_some() == resource.url_file.is_some() {
             return wrong(format!("resource {:?}: give either url or url_file", resource.name));

@@ -37,7 +37,11 @@ pub(crate) fn aside(text: Arguments<'_>) {
 /// An answer of any length, written by whatever it is of. Once its reader has gone, nothing that comes of that is a failure.
 pub(crate) fn whole(write: impl FnOnce(&mut dyn Write) -> Result<(), Failure>) -> Result<(), Failure> {
     let mut out = BufWriter::new(Heard { out: io::stdout().lock(), failed: None });
-    let written = write(&mut out).and_then(|()| out.flush().map_err(|error| Failure::stdout(&error)));
+    let written = write(&mut out);
+    if out.get_ref().failed.is_none() {
+        // Also what was found before something failed. Whether this does is asked for below.
+        _ = out.flush();
+    }
     let failed = out.get_mut().failed.take();
     // What is left in it would only fail again.
     _ = out.into_parts();

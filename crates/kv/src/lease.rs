@@ -273,6 +273,15 @@ impl Lease {
         Ok(self.look()?.lsn())
     }
 
+    /// The same, also once it was ended.
+    #[must_use]
+    pub fn at(&self) -> Lsn {
+        match &*self.held.state() {
+            State::Live { snapshot, .. } => snapshot.lsn(),
+            State::Ended { at, .. } => *at,
+        }
+    }
+
     /// As [`Snapshot::get`].
     ///
     /// # Errors

@@ -79,6 +79,9 @@ pub(crate) fn compact(shared: &Shared, mark: u64, caller: &Caller) -> Result<Vec
             Err(error) => return Err((error.kind(), error.to_string())),
         }
     }
+    if errand.is_over() {
+        return Err((Kind::Closed, "the server stops, or nobody waits: not everything was compacted".to_owned()));
+    }
     let after = kv.stats();
     let compacted = Compacted {
         compactions,

@@ -36,7 +36,7 @@ const SECONDS: [f64; 16] =
     [50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
 
 /// The names of requests to a store, as they are counted.
-const WORKS: [&str; 21] = [
+const WORKS: [&str; 22] = [
     "get",
     "look",
     "scan",
@@ -45,6 +45,7 @@ const WORKS: [&str; 21] = [
     "write_if",
     "expect",
     "patience",
+    "as_of",
     "keyspace_create",
     "keyspace_drop",
     "keyspaces",

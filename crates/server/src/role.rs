@@ -355,6 +355,7 @@ pub(crate) const KINDS: &[&str] = &[
     "write_if",
     "expect",
     "patience",
+    "as_of",
     "keyspace_create",
     "keyspace_drop",
     "keyspaces",

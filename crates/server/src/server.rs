@@ -285,7 +285,7 @@ impl Server {
         let now = self.shared.clock.now();
         self.shared.drain.begin(now, within);
         self.shared.inboxes.iter().for_each(Inbox::wake);
-        self.shared.recovery.stop();
+        self.shared.recovery.rest();
         // Whoever else stops it waits here, and finds nothing to do.
         let threads = &mut *self.threads();
         // The desks end by then of their own; a round of recovery may be inside somebody's slow database, and a store
@@ -295,6 +295,7 @@ impl Server {
         // Not before: what a desk has asked them is under way.
         let Shared { inquiries, histories, chores, walks, .. } = &*self.shared;
         [inquiries, histories, chores, walks].into_iter().for_each(Inquiries::stop);
+        self.shared.recovery.stop();
         threads.helpers.drain(..).for_each(|helper| self.join(helper, until));
         if self.shared.recovery.attendance().is_some_and(|attendance| !attendance.wait()) {
             tracing::warn!("recovery was still inside somebody's database when the server stopped");

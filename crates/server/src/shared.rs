@@ -194,23 +194,27 @@ impl Recovery {
     pub(crate) fn wait(&self) -> Option<Vec<Asked>> {
         loop {
             let seen = self.bell.value();
-            if self.stopping.load(Ordering::Acquire) {
-                return None;
-            }
             let asked = std::mem::take(&mut *self.asked.lock().unwrap_or_else(PoisonError::into_inner));
             if !asked.is_empty() {
                 return Some(asked);
+            }
+            if self.stopping.load(Ordering::Acquire) {
+                return None;
             }
             self.bell.wait(seen, None);
         }
     }
 
-    /// It is over; a look that is under way is left to itself.
-    pub(crate) fn stop(&self) {
-        self.stopping.store(true, Ordering::Release);
+    /// No look is begun any more, and one that is under way is left to itself: who asks is told what is known.
+    pub(crate) fn rest(&self) {
         if let Some(attendance) = &self.attendance {
             attendance.stop();
         }
+    }
+
+    /// Nobody asks any more.
+    pub(crate) fn stop(&self) {
+        self.stopping.store(true, Ordering::Release);
         self.wake();
     }
 

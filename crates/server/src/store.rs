@@ -318,14 +318,11 @@ fn be_patient(visit: &mut Visit<'_>, ms: u32) {
 
 fn as_of(visit: &mut Visit<'_>, kv: &Kv, ms: u32) {
     let lease = (ms > 0).then(|| kv.lease(Duration::from_millis(ms.into())));
-    let place = lease.as_ref().map_or_else(|| Ok(kv.snapshot().lsn()), Lease::lsn);
+    let place = lease.as_ref().map_or_else(|| kv.snapshot().lsn(), Lease::at);
     if let Role::Store(seat) = &mut visit.connection.role {
         seat.as_of = lease;
     }
-    match place {
-        Ok(place) => visit.answer(&Answer::Written(place)),
-        Err(error) => refuse(visit, &error),
-    }
+    visit.answer(&Answer::Written(place));
 }
 
 /// One after the other, as writes within a branch: whether they hold its vote says.

@@ -266,7 +266,8 @@ fn export(options: &Export, json: bool) -> Result<(), Failure> {
             Ok(true)
         })
         .map_err(|failure| match failure.kind {
-            Kind::Conflict => {
+            // The snapshot was ended.
+            Kind::Conflict if !options.page_by_page => {
                 let message =
                     format!("{}; export a range at a time, or --page-by-page, which keeps nothing", failure.message);
                 Failure { message, ..failure }

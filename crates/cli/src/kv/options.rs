@@ -152,7 +152,7 @@ pub(crate) struct Put {
 pub(crate) struct Get {
     /// The key.
     pub(crate) key: String,
-    /// Writes the value to this file instead of stdout.
+    /// Writes the value to this file instead of stdout. Until it is whole it is called FILE.part, and what was in FILE before stays.
     #[arg(long, short = 'o', value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
     #[command(flatten)]

@@ -308,13 +308,13 @@ impl Group {
         self.members.push(Running::start(&home, &doors, arbiter, machine, line).unwrap());
     }
 
-    /// What a member's folder takes.
     /// Segments of its log that have their names.
     pub(crate) fn segments(&self, at: usize) -> usize {
         let files = std::fs::read_dir(self.folder.path().join(format!("member{at}"))).unwrap();
         files.filter(|file| file.as_ref().unwrap().path().extension().is_some_and(|it| it == "log")).count()
     }
 
+    /// What a member's folder takes.
     pub(crate) fn bytes(&self, at: usize) -> u64 {
         let files = std::fs::read_dir(self.folder.path().join(format!("member{at}"))).unwrap();
         // One may go between the two looks.

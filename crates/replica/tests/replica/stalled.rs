@@ -18,7 +18,7 @@ const COMMAND_BYTES: usize = 500 << 10;
 const SEGMENT_BYTES: u64 = 4 << 20;
 /// So many commands fit one.
 const COMMANDS_EACH: u64 = 8;
-/// A desk that sleeps for twice as long is taken for lost.
+/// A desk that sleeps for longer is taken for lost.
 const SILENT_MS: u64 = 8_000;
 
 /// Whether what is to be done waits.

@@ -63,6 +63,23 @@ fn what_waits_for_a_thread_of_its_own_is_answered_before_the_server_has_stopped(
 }
 
 #[test]
+fn who_asks_for_a_round_of_recovery_is_answered_before_the_server_has_stopped() {
+    let street = street(&Rules::default());
+    let admin = street.coordinator.link(Role::Admin);
+    std::thread::scope(|scope| {
+        let stopping = scope.spawn(|| street.coordinator.server.stop(LONG));
+        eventually("it is stopping", || {
+            // Who has nothing under way and is quiet goes.
+            admin.request(&Request::Ping).unwrap();
+            street.coordinator.health.report().checks["server"].sentence == "it is stopping"
+        });
+        let round = admin.request(&Request::TxRecover).unwrap();
+        assert!(matches!(round.answer(), Ok(Answer::Round(_))), "{round:?}");
+        stopping.join().unwrap();
+    });
+}
+
+#[test]
 fn somebody_who_never_ends_does_not_hold_the_stop_up() {
     let folder = tempfile::tempdir().unwrap();
     let house = store(folder.path(), &Rules { threads: 2, ..Rules::default() });

@@ -213,7 +213,6 @@ fn a_scan_is_answered_in_pieces_that_fit_a_message_and_nothing_is_lost_between_t
     }
 }
 
-/// A scan over ten million keys that had been deleted kept every client of the desk waiting for seconds.
 #[test]
 fn a_connection_reads_as_of_one_moment_until_it_says_otherwise_or_that_is_given_up() {
     let folder = tempfile::tempdir().unwrap();
@@ -286,6 +285,7 @@ fn a_connection_reads_as_of_one_moment_until_it_says_otherwise_or_that_is_given_
     eventually("it goes with its connection", || house.stat("kv.leases") == 0);
 }
 
+/// A scan over ten million keys that had been deleted kept every client of the desk waiting for seconds.
 #[test]
 fn a_range_of_many_dead_keys_is_walked_by_no_desk() {
     let folder = tempfile::tempdir().unwrap();
