@@ -105,7 +105,7 @@ pub use error::DocsError;
 pub use import::Imported;
 pub use jsonpath::{JsonPath, Match, Matches, QueryLimits};
 pub use load::Loaded;
-pub use look::{Item, Look, Text};
+pub use look::{Item, Look, Sample, Text};
 pub use node::{Kind, Node, NodeKey};
 pub use once::{Done, ONCE_NAME_BYTES, Once, OnceName};
 pub use past::Run;

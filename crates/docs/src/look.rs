@@ -1,8 +1,12 @@
 //! Looking at a tree of nodes, committed or under way: items, texts, names.
 //!
-//! Walk: [`Look`] is what revisions and edits have in common · an [`Item`] is a node with its text.
+//! Walk: [`Look`] is what revisions and edits have in common · an [`Item`] is a node with its text · [`Sample`] an object that
+//! others are held against.
 //! Deliberately absent: walking. The cursor does that over any [`Look`].
 
+mod sample;
+
+use std::collections::HashMap;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,6 +16,8 @@ use crate::page::Page;
 use crate::path::{PathId, Step};
 use crate::pointer::Pointer;
 use crate::{DocsError, hash};
+
+pub use sample::Sample;
 
 /// A text where it was read: no copy.
 #[derive(Clone)]
@@ -180,6 +186,31 @@ pub trait Look {
             next = node.right;
         }
         Ok(None)
+    }
+
+    /// The members of an object with these names, each where its name stands. The object is walked once, however many they are.
+    ///
+    /// # Errors
+    /// As [`Look::find`].
+    fn members(&self, object: NodeKey, names: &[&str]) -> Result<Vec<Option<NodeKey>>, DocsError> {
+        let wanted: HashMap<&str, usize> = names.iter().zip(0..).map(|(name, at)| (*name, at)).collect();
+        let (mut found, mut missing) = (vec![None; names.len()], wanted.len());
+        let mut next = self.item(object)?.node.first;
+        while let Some(key) = next.filter(|_| missing > 0) {
+            let node = self.item(key)?.node;
+            let name = self.name(&node)?;
+            if let Some(at) = name.as_ref().and_then(|name| wanted.get(name.as_str())) {
+                found.iter_mut().skip(*at).take(1).for_each(|found| *found = Some(key));
+                missing -= 1;
+            }
+            next = node.right;
+        }
+        // A name that stands twice is found twice.
+        for (at, name) in names.iter().enumerate() {
+            let last = wanted.get(name).and_then(|last| found.get(*last).copied()).flatten();
+            found.iter_mut().skip(at).take(1).for_each(|found| *found = last);
+        }
+        Ok(found)
     }
 
     /// The rolling hash of a node with all that is below it.

@@ -4,6 +4,7 @@
 //! [`Takes`] them.
 //! Deliberately absent: more than RFC 8259: no comments, no NaN, no second value behind the first.
 
+use std::collections::HashSet;
 use std::io::Read;
 
 use json_event_parser::{JsonEvent, JsonParseError, ReaderJsonParser};
@@ -11,6 +12,7 @@ use json_event_parser::{JsonEvent, JsonParseError, ReaderJsonParser};
 use crate::DocsError;
 use crate::build::Build;
 use crate::edit::{At, Edit, Value};
+use crate::look::Look as _;
 use crate::node::NodeKey;
 
 /// What a byte of a text takes as an escape, at most.
@@ -24,6 +26,31 @@ impl Edit {
     pub fn insert_json(&mut self, at: At, name: Option<&str>, json: impl Read) -> Result<NodeKey, DocsError> {
         let text_bytes_max = self.store.config.text_bytes_max;
         self.insert_built(at, name, |build| fill(build, name, json, text_bytes_max))
+    }
+
+    /// Puts members into an object, one behind the other, each a value that is read as JSON: all of them or none. What is there is
+    /// walked once, however many come.
+    ///
+    /// # Errors
+    /// As [`Edit::insert_json`]; [`DocsError::Duplicate`] for a name that is there, or that comes twice.
+    pub fn insert_members(&mut self, at: At, members: &[(&str, &[u8])]) -> Result<(), DocsError> {
+        let text_bytes_max = self.store.config.text_bytes_max;
+        let Some((first, _)) = members.first() else { return Ok(()) };
+        self.all_or_nothing(|edit| {
+            let object = edit.hook(at, Some(first))?.parent;
+            let names: Vec<&str> = members.iter().map(|(name, _)| *name).collect();
+            let there = edit.members(object, &names)?;
+            let mut known = HashSet::new();
+            let mut taken = names.iter().zip(there).filter(|(name, there)| there.is_some() || !known.insert(**name));
+            if let Some((name, _)) = taken.next() {
+                return Err(DocsError::Duplicate { key: object, name: (*name).to_owned() });
+            }
+            let mut at = at;
+            for (name, json) in members {
+                at = At::After(edit.insert_new(at, |build| fill(build, Some(name), *json, text_bytes_max))?);
+            }
+            Ok(())
+        })
     }
 }
 

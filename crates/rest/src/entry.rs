@@ -53,7 +53,7 @@ impl Entry {
 }
 
 /// An IPv4 address; of IPv6 the first half, since the second is whatever its owner likes.
-fn neighbourhood(from: &str) -> String {
+pub(crate) fn neighbourhood(from: &str) -> String {
     match from.parse::<IpAddr>().map(|address| address.to_canonical()) {
         Ok(IpAddr::V6(address)) => {
             let [a, b, c, d, ..] = address.segments();

@@ -20,18 +20,18 @@ use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
 use http_body::Body as _;
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::Semaphore;
 
 use crate::answer::Answers;
 use crate::crew::Crew;
 use crate::deadline::Deadline;
 use crate::digits::digits;
-use crate::entry::Entry;
+use crate::entry::{Entry, neighbourhood};
 use crate::front::Inside;
 use crate::identity::{Caller, Identity, Oidc, Who};
 use crate::listener::Peer;
 use crate::origin;
-use crate::places::{self, Places};
+use crate::places::{self, Full, Places};
 use crate::pool::Pool;
 use crate::problem::Problem;
 use crate::rest::Settings;
@@ -64,7 +64,8 @@ pub(crate) struct Guard {
     pub(crate) clock: Arc<dyn Clock>,
     /// Paths that anybody may ask.
     open: &'static [&'static str],
-    places: Semaphore,
+    /// Of requests, and what one caller may have of them.
+    places: Places,
     entry: Entry,
     /// Strangers, by address.
     asked: Places,
@@ -120,6 +121,9 @@ impl Guard {
         let writers = count(settings.threads / 2);
         let readers = count(settings.threads).saturating_sub(writers);
         let many = settings.requests_per_second;
+        // Where nobody says who he is, all are one caller. Else there is a quarter that one alone does not get.
+        let requests = count(settings.requests_max);
+        let share = if identity.is_open() { requests } else { requests - requests / 4 };
         Self {
             identity,
             pool: Pool::new(readers.max(1), crew),
@@ -129,7 +133,7 @@ impl Guard {
             scrapes: Pool::new(1, crew),
             clock,
             open: service.open(),
-            places: Semaphore::new(count(settings.requests_max)),
+            places: Places::new(requests, share),
             entry: Entry::default(),
             asked: Places::new(ASKED_MAX, ASKED_FROM_MAX),
             unread: Unread::default(),
@@ -166,15 +170,21 @@ impl Guard {
         Deadline::after(&self.clock, self.patience)
     }
 
-    fn place(&self) -> Result<SemaphorePermit<'_>, Problem> {
-        let full = |_| Problem::of(Kind::Unavailable, "as many requests are under way as there may be; ask again");
-        self.places.try_acquire().map_err(full)
+    fn place(&self, caller: &Caller) -> Result<places::Place, Problem> {
+        self.places.take(&caller.name).map_err(|full| {
+            let whose = match full {
+                Full::All(_) => "",
+                Full::Own(_) => " of this caller",
+            };
+            let detail = format!("as many requests{whose} are under way as there may be; ask again");
+            Problem::of(Kind::Unavailable, detail)
+        })
     }
 
     /// A place of those of whom nobody knows who they are: readers of open paths, and callers who are being asked.
     fn asked(&self, from: &str) -> Result<places::Place, Problem> {
         let full = |_| Problem::of(Kind::Unavailable, "as many strangers as there may be ask just now; ask again");
-        self.asked.take(&from.into()).map_err(full)
+        self.asked.take(&neighbourhood(from).into()).map_err(full)
     }
 
     /// Whose token it is, which nobody has looked at yet.
@@ -188,7 +198,7 @@ impl Guard {
 
     /// Whoever tries tokens is bounded by where he is.
     fn refused(&self, problem: Problem, from: Whence) -> Problem {
-        self.rate(&from.to_string()).err().unwrap_or(problem)
+        self.rate(&neighbourhood(&from.to_string())).err().unwrap_or(problem)
     }
 
     async fn answer(
@@ -217,7 +227,7 @@ impl Guard {
                 Who::Known(caller) => {
                     self.rate(&caller.name)?;
                     let caller = who.insert(caller);
-                    _place = Some(self.place()?);
+                    _place = Some(self.place(caller)?);
                     if let Some((wish, response)) = inside.at_once(&request, caller) {
                         return Ok(wish.shape(&self.unread, response, Some(&caller.name)).await);
                     }
@@ -227,8 +237,8 @@ impl Guard {
         }
         let work = async {
             if let Some((oidc, token)) = unchecked {
-                *who = Some(self.checked(oidc, &token, from).await?);
-                _place = Some(self.place()?);
+                let caller = who.insert(self.checked(oidc, &token, from).await?);
+                _place = Some(self.place(caller)?);
             }
             who.clone().map(|caller| request.extensions_mut().insert(caller));
             request.extensions_mut().insert(from);

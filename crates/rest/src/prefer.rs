@@ -23,11 +23,22 @@ pub(crate) fn is_asked(request: &Request) -> bool {
     !matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS) && is_minimal(request.headers())
 }
 
+/// Of an answer: what it tells of was done.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Done;
+
 /// Leaves the body out of what was done.
-pub(crate) fn left_out(mut response: Response) -> Response {
+pub(crate) fn left_out(response: Response) -> Response {
     if !response.status().is_success() {
         return response;
     }
+    let mut response = bare(response);
+    response.headers_mut().insert(APPLIED, HeaderValue::from_static("return=minimal"));
+    response
+}
+
+/// The same, where there is no room for one.
+pub(crate) fn bare(mut response: Response) -> Response {
     if response.status() == StatusCode::OK {
         *response.status_mut() = StatusCode::NO_CONTENT;
     }
@@ -35,7 +46,6 @@ pub(crate) fn left_out(mut response: Response) -> Response {
     let headers = response.headers_mut();
     headers.remove(header::CONTENT_TYPE);
     headers.remove(header::CONTENT_LENGTH);
-    headers.insert(APPLIED, HeaderValue::from_static("return=minimal"));
     response
 }
 

@@ -268,7 +268,8 @@ fn lead(
     let Served { front, upkeep, closing } = served;
     runtime.block_on(async {
         let upkeep = upkeep.map(tokio::spawn);
-        let mut told = stopped.clone();
+        let (mut told, mut over, closes) = (stopped.clone(), stopped.clone(), Arc::new(closing));
+        let closing = Arc::clone(&closes);
         tokio::spawn(async move {
             _ = told.wait_for(Option::is_some).await;
             _ = closing.send(true);
@@ -276,6 +277,9 @@ fn lead(
         if let Some(lane) = lane {
             serve(lane, front, stopped).await;
         }
+        // Where nothing was left to serve here, that task may not have had its turn: streams on other threads wait for it.
+        _ = over.wait_for(Option::is_some).await;
+        _ = closes.send(true);
         upkeep.inspect(tokio::task::JoinHandle::abort);
     });
     // Before the threads end on which their requests may still be at work.

@@ -15,6 +15,7 @@ use axum::response::{IntoResponse as _, Response};
 use http_body::{Body as _, Frame, SizeHint};
 
 use crate::places::{Full, Place, Places};
+use crate::prefer::{self, Done};
 use crate::problem::Problem;
 use crate::shape::COMPRESSED_BYTES_MIN;
 
@@ -57,6 +58,8 @@ pub(crate) fn counted(unread: &Unread, response: Response, whose: &Arc<str>, may
     }
     match unread.take(whose, kept) {
         Ok(place) => response.map(|inside| Body::new(Counted { inside, place: Arc::new(place) })),
+        // Who is told to ask again does it again.
+        Err(_) if response.extensions().get::<Done>().is_some() => prefer::bare(response),
         Err(problem) => problem.into_response(),
     }
 }

@@ -112,7 +112,7 @@ impl Change {
 fn into(edit: &mut Edit, node: NodeKey, how: Insert, bytes: &[u8]) -> Result<(), Problem> {
     let item = edit.item(node)?.node;
     let parent = if matches!(how, Insert::FirstChild) { node } else { item.parent };
-    let mut at = match how {
+    let at = match how {
         Insert::LeftSibling => At::Before(node),
         Insert::RightSibling => At::After(node),
         Insert::FirstChild | Insert::Replace => At::First(node),
@@ -122,21 +122,8 @@ fn into(edit: &mut Edit, node: NodeKey, how: Insert, bytes: &[u8]) -> Result<(),
         edit.insert_json(at, None, bytes)?;
         return Ok(());
     }
-    let mut made = Vec::new();
-    for (name, value) in members(bytes)? {
-        match edit.insert_json(at, Some(&name), value) {
-            Ok(key) => {
-                made.push(key);
-                at = At::After(key);
-            }
-            Err(error) => {
-                // All of them or none: in a transaction what comes next builds on this.
-                for key in made {
-                    edit.remove(key)?;
-                }
-                return Err(error.into());
-            }
-        }
-    }
-    Ok(())
+    // All of them or none: in a transaction what comes next builds on this.
+    let members = members(bytes)?;
+    let members: Vec<(&str, &[u8])> = members.iter().map(|(name, value)| (name.as_str(), *value)).collect();
+    Ok(edit.insert_members(at, &members)?)
 }

@@ -181,7 +181,7 @@ fn emptied(library: &Database, marker: &str, once: Option<Once>) -> Result<(), P
 }
 
 /// Behind the commit that made a document: whoever dropped its database meanwhile may not have seen it, and it goes with the database.
-pub(super) fn homed(library: &Database, place: &Place) {
+pub(crate) fn homed(library: &Database, place: &Place) {
     homeless(library, &place.document(), &place.marker());
 }
 

@@ -18,6 +18,7 @@ mod tags;
 mod upload;
 mod watch;
 
+pub(crate) use databases::homed;
 pub(crate) use members::members;
 pub(crate) use names::Place;
 pub(crate) use read::{When, at_once};
@@ -35,6 +36,7 @@ use axum::response::Response;
 use axum::routing::{get, put};
 use tokio::sync::watch as flag;
 
+use self::upload::Left;
 use crate::guard::Guard;
 use crate::health;
 use crate::identity::Caller;
@@ -66,6 +68,7 @@ pub(crate) struct Library {
     /// Streams that may be open.
     watchers: Places,
     closing: flag::Receiver<bool>,
+    left: Arc<Left>,
 }
 
 impl Library {
@@ -161,7 +164,9 @@ pub(crate) fn routes(
     let library_guard = Arc::clone(&guard);
     // Where nobody says who he is, all are one caller.
     let own_max = if guard.identity.is_open() { watch::WATCHERS_MAX } else { watch::WATCHERS_OF_ONE_MAX };
+    let left = Arc::new(Left::behind(&database));
     let library = Arc::new(Library {
+        left,
         guard,
         database,
         body_bytes_max,
@@ -193,9 +198,11 @@ pub(crate) fn routes(
     let upkeep: Upkeep = Box::pin(async move {
         loop {
             tokio::time::sleep(TICK).await;
-            let database = Arc::clone(&library.database);
+            // No more than that: what the handlers share must not end on the thread that does this.
+            let (database, left) = (Arc::clone(&library.database), Arc::clone(&library.left));
             let tick = move || {
                 database.tick();
+                left.end(&database);
                 Ok(())
             };
             _ = library.guard.upkeep.run(tick).await;

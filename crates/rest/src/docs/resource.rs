@@ -25,6 +25,7 @@ use crate::deadline::Deadline;
 use crate::identity::Caller;
 use crate::once::{Asking, Kept, Once, again};
 use crate::params::Params;
+use crate::prefer::Done;
 use crate::problem::Problem;
 
 /// Patches that are taken.
@@ -271,6 +272,7 @@ fn echoed(status: StatusCode, top: Option<Top>, revision: &Revision, is_shown: b
         }
         _ => status.into_response(),
     };
+    response.extensions_mut().insert(Done);
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, JSON);
     if let Some(Top { hash, .. }) = top {

@@ -4,7 +4,7 @@
 //! as one branch: one entry, one outcome.
 //! Deliberately absent: parts that stream. The body is bounded, and has to be read before anything is made.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use assent_docs::{Database, DocsError, DocsResource, Versioning};
 use assent_door::Role;
@@ -27,8 +27,12 @@ use crate::body;
 use crate::identity::Caller;
 use crate::once::{Asking, again};
 use crate::params::Params;
+use crate::prefer::Done;
 use crate::problem::Problem;
 
+/// What the branch of an upload is called by, beside a name that nobody else has.
+const FORMAT: i32 = 1;
+const NAMED: &[u8] = b"upload";
 /// Files of one request.
 const FILES_MAX: usize = 1_000;
 /// The longest head of a part.
@@ -59,7 +63,8 @@ pub(super) async fn upload(
         let _turn = work.turns.take(once.as_ref())?;
         let mut files = named(parts(&bytes, &boundary)?, &place.database)?;
         let names: Vec<&str> = files.iter().map(|(place, _)| place.resource.as_str()).collect();
-        let answer = (StatusCode::CREATED, Json(json!({"resources": names}))).into_response();
+        let mut answer = (StatusCode::CREATED, Json(json!({"resources": names}))).into_response();
+        answer.extensions_mut().insert(Done);
         // Writers' seats are taken in one order by all, so that no two uploads wait for each other.
         files.sort_by(|(one, _), (other, _)| one.resource.cmp(&other.resource));
         if work.before(once.as_ref())?.is_some() {
@@ -68,7 +73,7 @@ pub(super) async fn upload(
         said.fields.extend(once.map(|once| work.carried(&once, StatusCode::CREATED, "").field()));
         made(&work.database, &place)?;
         let mut branch = DocsResource::new("upload", Arc::clone(&work.database), said);
-        all(&mut branch, &work.database, &caller, &files)?;
+        all(&mut branch, &work, &caller, &files)?;
         files.iter().for_each(|(place, _)| homed(&work.database, place));
         Ok(answer)
     };
@@ -78,9 +83,10 @@ pub(super) async fn upload(
 type Files<'a> = Vec<(Place, &'a [u8])>;
 
 /// Makes all of them or none: a branch of its own, whose name nobody else has.
-fn all(branch: &mut DocsResource, database: &Database, caller: &Caller, files: &Files<'_>) -> Result<(), Problem> {
+fn all(branch: &mut DocsResource, library: &Library, caller: &Caller, files: &Files<'_>) -> Result<(), Problem> {
+    let database = &*library.database;
     let name = [RealDice.roll().to_le_bytes(), RealDice.roll().to_le_bytes()].concat();
-    let xid = Xid::new(1, &name, b"upload").map_err(|error| Problem::of(Kind::Internal, error.to_string()))?;
+    let xid = Xid::new(FORMAT, &name, NAMED).map_err(|error| Problem::of(Kind::Internal, error.to_string()))?;
     let did = |reply: Reply| match reply {
         Reply::Done => Ok(()),
         Reply::RolledBack(native) => Err(Problem::of(Kind::RolledBack, native.message)),
@@ -106,7 +112,42 @@ fn all(branch: &mut DocsResource, database: &Database, caller: &Caller, files: &
         Change::Put.make(edit, json).map_err(named)?;
     }
     did(branch.call(Verb::End { xid, success: true }))?;
-    did(branch.call(Verb::CommitOnePhase(xid)))
+    let done = did(branch.call(Verb::CommitOnePhase(xid)));
+    if done.is_err() && database.in_doubt().iter().any(|branch| branch.xid == xid) {
+        library.left.list().push(xid);
+    }
+    done
+}
+
+/// Branches of uploads that have no outcome, though nobody works on them. No coordinator knows their names, and nobody was told that they
+/// are committed.
+#[derive(Debug)]
+pub(super) struct Left(Mutex<Vec<Xid>>);
+
+impl Left {
+    /// Those of a process before this one.
+    pub(super) fn behind(database: &Database) -> Self {
+        let is_ours = |xid: &Xid| xid.format() == FORMAT && xid.bqual() == NAMED;
+        Self(Mutex::new(database.in_doubt().into_iter().map(|branch| branch.xid).filter(is_ours).collect()))
+    }
+
+    fn list(&self) -> MutexGuard<'_, Vec<Xid>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Rolls them back; what cannot be now is tried again.
+    pub(super) fn end(&self, database: &Database) {
+        let all = std::mem::take(&mut *self.list());
+        for xid in all {
+            let ended = database.rollback_prepared_begin(&xid).and_then(|appended| database.wait(appended));
+            match ended {
+                Ok(()) => tracing::warn!(%xid, "an upload that had no outcome is rolled back"),
+                // It has its outcome.
+                Err(DocsError::Unknown { .. }) => {}
+                Err(_) => self.list().push(xid),
+            }
+        }
+    }
 }
 
 /// The resources that the parts name.

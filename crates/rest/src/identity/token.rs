@@ -18,6 +18,7 @@ use serde_json::json;
 use super::sessions::{Times, Tokens};
 use super::{Means, bearer};
 use crate::body;
+use crate::entry::neighbourhood;
 use crate::guard::{Guard, Whence};
 use crate::params::Params;
 use crate::problem::Problem;
@@ -42,7 +43,7 @@ pub(crate) async fn token(
     Extension(from): Extension<Whence>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let place = from.to_string();
+    let place = neighbourhood(&from.to_string());
     let asked = read(&sent(request).await?)?;
     match &guard.identity.0 {
         // Whoever develops without identity uses the same clients.

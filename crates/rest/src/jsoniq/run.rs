@@ -3,12 +3,13 @@
 //! Walk: [`run`] asks first what the caller may in the database that is meant · [`Target`] the document · writes are one commit, and
 //! none where nothing changes · each result is JSON of its own between `{"rest":[` and `]}`.
 
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 
-use assent_docs::{At, Database, Document, Edit, Form, Kind as NodeKind, Look, Meta, NodeKey, Revision, Run};
+use assent_docs::{At, Database, Document, Edit, Form, Kind as NodeKind, Look, Meta, NodeKey, Revision, Run, Sample};
 use assent_door::Role;
 use axum::http::StatusCode;
-use serde_json::{Map, Value, json};
+use serde_json::json;
 
 use super::{Past, Query, Shift, Shown, Source, Step, Which};
 use crate::answer::Whole;
@@ -173,23 +174,28 @@ pub(crate) fn run(library: &Database, caller: &Caller, query: &Query, asked: &As
         Query::Append { into, value, each } => append(&of(into, Role::Modify)?, &said, value, *each)?,
         Query::Update { which, fields, upsert } => {
             let fields = members(fields.as_bytes())?;
+            let fields = last_of_each(&fields);
+            let names: Vec<&str> = fields.iter().map(|(name, _)| *name).collect();
             change(&of(which.source(), Role::Modify)?, &said, which, |edit, record| {
-                for (name, value) in &fields {
-                    match edit.member(record, name)? {
-                        Some(member) => _ = edit.replace(member, *value)?,
-                        None if *upsert => _ = edit.insert_json(At::Last(record), Some(name), *value)?,
-                        None => {}
+                let mut missing = Vec::new();
+                for (field, there) in fields.iter().zip(edit.members(record, &names)?) {
+                    match there {
+                        Some(member) => _ = edit.replace(member, field.1)?,
+                        None => missing.push(*field),
                     }
+                }
+                if *upsert {
+                    edit.insert_members(At::Last(record), &missing)?;
                 }
                 Ok(())
             })?;
         }
         Query::DeleteFields { which, fields } => {
             change(&of(which.source(), Role::Delete)?, &said, which, |edit, record| {
-                for name in fields {
-                    if let Some(member) = edit.member(record, name)? {
-                        edit.remove(member)?;
-                    }
+                let names: BTreeSet<&str> = fields.iter().map(String::as_str).collect();
+                let names: Vec<&str> = names.into_iter().collect();
+                for member in edit.members(record, &names)?.into_iter().flatten() {
+                    edit.remove(member)?;
                 }
                 Ok(())
             })?;
@@ -230,12 +236,15 @@ impl Which {
                     return Err(Problem::invalid(detail).status(StatusCode::PAYLOAD_TOO_LARGE));
                 }
                 let wrong = |error| Problem::invalid(format!("JSONiq: records are matched with an object: {error}"));
-                let like: Map<String, Value> = serde_json::from_str(like).map_err(wrong)?;
+                let like = Sample::of(like.as_bytes()).map_err(wrong);
+                let (like, is_wanted) = (like?, || !target.deadline.is_over());
                 let mut found = Vec::new();
                 for key in target.items(look)? {
                     target.deadline.check()?;
-                    if is_like(look, key, &like)? {
-                        found.push(key);
+                    match like.is_part_of(look, key, &is_wanted)? {
+                        Some(true) => found.push(key),
+                        Some(false) => {}
+                        None => return Err(target.deadline.over()),
                     }
                 }
                 Ok(found)
@@ -244,37 +253,12 @@ impl Which {
     }
 }
 
-/// Whether a record is an object that says the same in each of these members.
-fn is_like(look: &impl Look, record: NodeKey, like: &Map<String, Value>) -> Result<bool, Problem> {
-    if look.item(record)?.node.kind != NodeKind::Object {
-        return Ok(false);
-    }
-    for (name, wanted) in like {
-        let Some(member) = look.member(record, name)? else { return Ok(false) };
-        let kind = look.item(member)?.node.kind;
-        let is_container = matches!(kind, NodeKind::Object | NodeKind::Array);
-        // A large value is not read to be compared with a small one.
-        if is_container != (wanted.is_object() || wanted.is_array()) {
-            return Ok(false);
-        }
-        let said = serde_json::from_slice(&text(look, member)?).unwrap_or(Value::Null);
-        if !is_same(&said, wanted) {
-            return Ok(false);
-        }
-    }
-    Ok(true)
-}
-
-/// `deep-equal`: 1 and 1.0 are one number.
-fn is_same(one: &Value, other: &Value) -> bool {
-    match (one, other) {
-        (Value::Number(a), Value::Number(b)) => a == b || a.as_f64() == b.as_f64(),
-        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_same(a, b)),
-        (Value::Object(a), Value::Object(b)) => {
-            a.len() == b.len() && a.iter().all(|(name, a)| b.get(name).is_some_and(|b| is_same(a, b)))
-        }
-        (a, b) => a == b,
-    }
+/// The members of a change, each name once: what stands last counts.
+fn last_of_each<'a>(fields: &'a [(String, &'a [u8])]) -> Vec<(&'a str, &'a [u8])> {
+    let last: HashMap<&str, &[u8]> = fields.iter().map(|(name, value)| (name.as_str(), *value)).collect();
+    let mut told = HashSet::new();
+    let names = fields.iter().map(|(name, _)| name.as_str()).filter(|name| told.insert(*name));
+    names.filter_map(|name| last.get(name).map(|value| (name, *value))).collect()
 }
 
 fn text(look: &impl Look, key: NodeKey) -> Result<Vec<u8>, Problem> {

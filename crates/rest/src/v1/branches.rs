@@ -14,6 +14,7 @@ use assent_xa::{Reply, Resource, Verb};
 
 use super::desk::lock;
 use super::share::Share;
+use crate::docs::Place;
 use crate::identity::Caller;
 use crate::problem::Problem;
 
@@ -59,6 +60,8 @@ pub(crate) struct Work<'a> {
     pub(super) meta: Meta,
     pub(super) writes: &'a mut u64,
     pub(super) documents_written: &'a mut u64,
+    /// Documents that it made.
+    pub(super) made: &'a mut Vec<Place>,
 }
 
 impl<'a> Work<'a> {

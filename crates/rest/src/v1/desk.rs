@@ -23,6 +23,7 @@ use axum::http::StatusCode;
 use super::branches::{Stores, Work};
 use super::records::Records;
 use super::share::Share;
+use crate::docs::{Place, homed};
 use crate::identity::Caller;
 use crate::once::{Once, another};
 use crate::problem::Problem;
@@ -75,6 +76,8 @@ struct Open {
     /// Of which so many to documents.
     writes: u64,
     documents_written: u64,
+    /// Documents that it made.
+    made: Vec<Place>,
     /// What its commits of documents say.
     message: String,
     /// Why it can only be rolled back.
@@ -146,6 +149,7 @@ impl Desk {
             until,
             writes: 0,
             documents_written: 0,
+            made: Vec::new(),
             message,
             doomed: None,
             requests: BTreeMap::new(),
@@ -204,8 +208,19 @@ impl Desk {
         let mut open = lock(&open);
         let left = open.until.since(self.clock.now());
         let before = open.writes;
-        let Open { transaction, keys, documents, share, writes, documents_written, message, doomed, requests, .. } =
-            &mut *open;
+        let Open {
+            transaction,
+            keys,
+            documents,
+            share,
+            writes,
+            documents_written,
+            made,
+            message,
+            doomed,
+            requests,
+            ..
+        } = &mut *open;
         let transaction = transaction.as_mut().filter(|_| !left.is_zero()).ok_or_else(|| self.over(tx))?;
         if let Some(why) = doomed {
             return Err(Problem::of(Kind::RolledBack, format!("transaction {tx} can only be rolled back: {why}")));
@@ -222,8 +237,18 @@ impl Desk {
             }
         }
         let meta = Meta { author: caller.name.to_string(), message: message.clone(), ..Meta::default() };
-        let mut branches =
-            Work { stores: &self.stores, caller, transaction, keys, documents, share, meta, writes, documents_written };
+        let mut branches = Work {
+            stores: &self.stores,
+            caller,
+            transaction,
+            keys,
+            documents,
+            share,
+            meta,
+            writes,
+            documents_written,
+            made,
+        };
         let done = work(&mut branches);
         match &done {
             Ok(_) => _ = once.map(|once| requests.insert(once.name, *once)),
@@ -244,7 +269,12 @@ impl Desk {
                     Err(error) => failed(error),
                 };
             }
-            match transaction.commit() {
+            let committed = transaction.commit();
+            // Also where that is in doubt.
+            if let Some((_, database)) = &self.stores.documents {
+                open.made.iter().for_each(|place| homed(database, place));
+            }
+            match committed {
                 Ok(committed) => Ended::Committed(committed.unfinished.into_iter().map(|(name, _)| name).collect()),
                 Err(error) => failed(error),
             }
@@ -304,10 +334,17 @@ impl Desk {
     /// How one of the caller's ended, if that is known: from memory, or from what was written with it.
     pub(crate) fn ended(&self, tx: TxId, caller: &Caller) -> Result<Option<Ended>, Problem> {
         let list = lock(&self.ended);
-        if let Some((_, owner, ended)) = list.iter().rev().find(|(known, ..)| *known == tx) {
-            return Ok(is_of(owner, caller).then(|| ended.clone()));
-        }
+        let known = list.iter().rev().find(|(known, ..)| *known == tx).map(|(_, owner, ended)| {
+            // What was in doubt may be known by now.
+            let is_open = matches!(ended, Ended::Otherwise(Kind::InDoubt, _));
+            (is_of(owner, caller).then(|| ended.clone()), is_open)
+        });
         drop(list);
+        let told = match known {
+            Some((told @ Some(_), true)) => told,
+            Some((told, _)) => return Ok(told),
+            None => None,
+        };
         // The coordinator first: what it has finished meanwhile is found below.
         let is_decided = self.coordinator.as_ref().map(|coordinator| coordinator.ask(tx));
         let once = Once::transaction(tx, &caller.name);
@@ -316,11 +353,11 @@ impl Desk {
             return Ok(is_own.then(|| Ended::Committed(Vec::new())));
         }
         match is_decided {
-            Some(Known::Committed | Known::Undecided | Known::InDoubt) => {
+            Some(Known::Committed | Known::Undecided | Known::InDoubt) if told.is_none() => {
                 let detail = format!("what became of transaction {tx} is being found out, or finished; ask again");
                 Err(Problem::of(Kind::Unavailable, detail))
             }
-            None | Some(Known::RolledBack | Known::Unknown) => Ok(None),
+            _ => Ok(told),
         }
     }
 

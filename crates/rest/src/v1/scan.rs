@@ -7,7 +7,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use assent_door::Role;
-use assent_kv::{Head, KvError};
+use assent_kv::{Head, KvError, Snapshot};
 use axum::Extension;
 use axum::extract::State;
 use axum::http::Uri;
@@ -18,14 +18,19 @@ use serde_json::{Map, Value, json};
 
 use super::House;
 use super::write::keyspace;
+use crate::deadline::Deadline;
 use crate::identity::Caller;
 use crate::params::{Params, decoded};
 use crate::problem::Problem;
 
 const ROWS_MAX: usize = 10_000;
 const ROWS: usize = 100;
-/// Values of one page: behind so many bytes, the next page begins.
-const VALUES_BYTES_MAX: u64 = 16 << 20;
+/// Keys, metadata and values of one page: behind so many bytes, the next page begins.
+const PAGE_BYTES_MAX: usize = 16 << 20;
+/// Rows that are looked at together.
+const ROWS_AT_ONCE: usize = 256;
+
+type Rows = Vec<(Vec<u8>, Head)>;
 
 /// What is asked.
 struct Range {
@@ -86,18 +91,16 @@ pub(super) async fn scan(
     let name = decoded(uri.path().strip_prefix("/v1/keys/").unwrap_or_default())?;
     caller.may(Role::View, Some(&name))?;
     let range = Range::of(&uri)?;
-    let work = Arc::clone(&house);
+    let (work, deadline) = (Arc::clone(&house), house.guard.deadline());
     let scan = move || {
         let kv = work.kv()?;
         let keyspace = keyspace(kv, &name)?;
         // One moment for heads and values.
         let snapshot = kv.snapshot();
         let (from, to) = (range.from.as_ref().map(Vec::as_slice), range.to.as_ref().map(Vec::as_slice));
-        let mut limit = range.limit;
-        let mut heads = snapshot.heads(keyspace, from, to, limit.saturating_add(1))?;
-        let mut values = Vec::new();
-        if range.values {
-            limit = fitting(&heads, limit);
+        let (heads, more) = page(&snapshot, keyspace, &range, &deadline)?;
+        let (mut limit, mut values) = (heads.len(), Vec::new());
+        if range.values && limit > 0 {
             values = loop {
                 match snapshot.scan(keyspace, from, to, limit) {
                     // Large values: fewer at a time. One alone that is too large is the caller's to know.
@@ -106,8 +109,8 @@ pub(super) async fn scan(
                 }
             };
         }
-        let more = heads.len() > limit;
-        heads.truncate(limit);
+        let more = more || heads.len() > limit;
+        let heads = heads.get(..limit).unwrap_or(&heads);
         let mut values = values.into_iter();
         let rows: Vec<Value> =
             heads.iter().map(|(key, head)| row(key, head, values.next().map(|(_, value)| value))).collect();
@@ -117,14 +120,31 @@ pub(super) async fn scan(
     house.guard.pool.run(scan).await
 }
 
-/// How many rows fit a page with their values; at least one.
-fn fitting(heads: &[(Vec<u8>, Head)], limit: usize) -> usize {
-    let mut bytes = 0_u64;
-    let fits = |(_, head): &&(Vec<u8>, Head)| {
-        bytes = bytes.saturating_add(head.value_bytes.into());
-        bytes <= VALUES_BYTES_MAX
-    };
-    heads.iter().take(limit).take_while(fits).count().max(1)
+/// As many rows as fit a page with all that is told of them, at least one; and whether there are more.
+fn page(snapshot: &Snapshot, keyspace: u32, range: &Range, deadline: &Deadline) -> Result<(Rows, bool), Problem> {
+    let to = range.to.as_ref().map(Vec::as_slice);
+    let (mut rows, mut bytes) = (Rows::new(), 0_usize);
+    loop {
+        deadline.check()?;
+        let from = match rows.last() {
+            Some((key, _)) => Bound::Excluded(key.as_slice()),
+            None => range.from.as_ref().map(Vec::as_slice),
+        };
+        let wanted = ROWS_AT_ONCE.min((range.limit - rows.len()).saturating_add(1));
+        let piece = snapshot.heads(keyspace, from, to, wanted)?;
+        let is_last = piece.len() < wanted;
+        for (key, head) in piece {
+            let value = if range.values { usize::try_from(head.value_bytes).unwrap_or(usize::MAX) } else { 0 };
+            bytes = bytes.saturating_add(key.len() + head.metadata.len()).saturating_add(value);
+            if rows.len() == range.limit || (!rows.is_empty() && bytes > PAGE_BYTES_MAX) {
+                return Ok((rows, true));
+            }
+            rows.push((key, head));
+        }
+        if is_last {
+            return Ok((rows, false));
+        }
+    }
 }
 
 fn row(key: &[u8], head: &Head, value: Option<Vec<u8>>) -> Value {

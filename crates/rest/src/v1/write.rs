@@ -239,7 +239,9 @@ impl Laid {
                 let done = laid.done(work);
                 // What is left half made is kept until the transaction ends.
                 work.weigh();
-                done?;
+                if done? {
+                    work.made.push(laid.place.clone());
+                }
                 work.wrote_document();
             }
         }
@@ -262,7 +264,8 @@ impl LaidKey {
 }
 
 impl LaidDocument {
-    fn done(&self, work: &mut Work<'_>) -> Result<(), Problem> {
+    /// Whether it made a document.
+    fn done(&self, work: &mut Work<'_>) -> Result<bool, Problem> {
         let caller = work.caller;
         let (database, mut branch) = work.documents()?;
         let name = self.place.document();
@@ -288,7 +291,8 @@ impl LaidDocument {
             return Err(Problem::precondition(format!("document {name:?} is there")));
         }
         judge(edit, self.change.node(edit), self.wanted.as_ref())?;
-        self.change.make(edit, &self.bytes)
+        self.change.make(edit, &self.bytes)?;
+        Ok(made)
     }
 }
 

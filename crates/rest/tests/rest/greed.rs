@@ -6,6 +6,7 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use assent_docs::Look as _;
 use assent_rest::Settings;
 use serde_json::{Value, json};
 
@@ -190,6 +191,84 @@ fn a_page_of_keys_ends_where_its_values_are_long_and_goes_on_behind() {
     }
     assert_eq!(pages, [vec!["a", "b"], vec!["c", "d"]]);
     assert_eq!(house.get("/v1/keys/0").json()["keys"].as_array().unwrap().len(), 4, "without values it is one page");
+}
+
+/// It took the square of them: a megabyte a quarter of an hour, with one of eight threads for writers, whoever waited for it.
+#[test]
+fn many_members_are_put_into_an_object_in_the_time_of_a_request() {
+    let house = house(Rules::default());
+    assert_eq!(house.docs("PUT", "/db/doc", &[], r#"{"k7":1}"#).status, 201);
+    let members = |from: usize| -> String {
+        let all: Vec<String> = (from..from + 60_000).map(|number| format!("\"k{number}\":{number}")).collect();
+        format!("{{{}}}", all.join(","))
+    };
+    let told = house.docs("POST", "/db/doc?insert=asFirstChild", &[], &members(10));
+    assert_eq!(told.status, 200, "{}", told.text());
+    // One that is there keeps all of them out; and so does one that comes twice.
+    for wrong in [members(60_000), r#"{"a":1,"b":2,"a":3}"#.to_owned()] {
+        assert_eq!(house.docs("POST", "/db/doc", &[], &wrong).status, 400);
+    }
+    assert_eq!(house.docs("POST", "/db/doc", &[], r#"{"a":1,"b":2}"#).status, 200);
+    let latest = house.documents.document("db/doc").unwrap().latest();
+    assert_eq!(latest.item(latest.value().unwrap()).unwrap().node.children, 60_003);
+}
+
+/// He was told that nothing was done and when to ask again, and what he did was done twice.
+#[test]
+fn what_was_done_is_told_as_done_to_who_has_not_read_his_answers() {
+    let house = house(Rules::default());
+    for letter in ["x", "y"] {
+        let long = format!("[\"{}\"]", letter.repeat(6 << 20));
+        assert!(house.docs("PUT", "/db/long", &[], &long).status < 300);
+    }
+    assert_eq!(house.docs("PUT", "/db/doc", &[], "[]").status, 201);
+    // Answers of which nobody reads more than their status, until there is room for no more of them.
+    let begin = || {
+        let mut socket = TcpStream::connect(house.docs_address()).unwrap();
+        let head = b"GET /db/long/diff?first-revision=1&second-revision=2 HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n";
+        socket.write_all(head).unwrap();
+        let mut status = [0; 12];
+        socket.read_exact(&mut status).unwrap();
+        assert!([*b"HTTP/1.1 200", *b"HTTP/1.1 503"].contains(&status), "{}", String::from_utf8_lossy(&status));
+        (status == *b"HTTP/1.1 200").then_some(socket)
+    };
+    let unread: Vec<TcpStream> = std::iter::from_fn(begin).take(100).collect();
+    assert!((1..100).contains(&unread.len()), "{}", unread.len());
+    let text = format!("\"{}\"", "x".repeat(6 << 20));
+    let told = house.docs("POST", "/db/doc?insert=asFirstChild", &[], &text);
+    assert!(told.status == 204 && told.header("etag").is_some(), "{} {}", told.status, told.text());
+    drop(unread);
+    let history = house.docs("GET", "/db/doc/history", &[], "").json();
+    assert_eq!(history["history"].as_array().unwrap().len(), 2, "{history}");
+}
+
+/// He had all places there are for requests, and others none.
+#[test]
+fn one_caller_leaves_others_a_quarter_of_the_places_for_requests() {
+    let settings = Settings { requests_max: 8, request_ms: 60_000, ..Settings::default() };
+    let users = ["anna", "bert"].map(|name| user(name, "secret", &["modify", "view"])).to_vec();
+    let house = house(Rules { settings, users: Some(users), ..Rules::default() });
+    let [anna, bert] = ["anna", "bert"].map(|name| known(&house, name));
+    let half = || {
+        let mut stream = TcpStream::connect(house.rest.address()).unwrap();
+        let head = format!(
+            "PUT /v1/keys/0/a HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: {anna}\r\ncontent-length: 5\r\n\r\n12"
+        );
+        stream.write_all(head.as_bytes()).unwrap();
+        stream
+    };
+    let status = |who: &str| house.ask("GET", "/v1/keys/0/none", &[("authorization", who)], b"").status;
+    let mut held = Vec::new();
+    let until = Instant::now() + Duration::from_secs(60);
+    while status(&anna) != 503 {
+        held.push(half());
+        assert!(Instant::now() < until && held.len() < 1_000, "she has all of them");
+    }
+    assert_eq!(status(&bert), 404);
+    drop(held);
+    while status(&anna) != 404 {
+        assert!(Instant::now() < until, "her places do not come back");
+    }
 }
 
 #[test]

@@ -37,6 +37,40 @@ fn find(archive: &Archive, like: &str, rest: &str) -> Value {
     posted(archive, &format!("{MATCH} for $i in {DOC} where local:q($i, jn:parse('{like}')) {rest}"))
 }
 
+/// Neighbours' records were deleted: 64-bit names were compared as floating point numbers, and what these have no number for as null.
+#[test]
+fn records_are_told_apart_to_the_last_digit_of_their_numbers() {
+    let archive = library();
+    for id in ["9007199254740992", "9007199254740993", "18446744073709551616", "18446744073709551617", "1e400"] {
+        append(&archive, &format!("{{\"id\": {id}}}"));
+    }
+    append(&archive, r#"{"id": null, "more": 1}"#);
+    let ids = |like: &str| {
+        let query = format!("{MATCH} for $i in {DOC} where local:q($i, jn:parse('{like}')) return {{$i}}");
+        let told = archive.ask("POST", "/", &[], json!({"query": query}).to_string().as_bytes());
+        assert_eq!(told.status, 200, "{}", told.text());
+        told.text().matches("\"id\"").count()
+    };
+    for (like, count) in [
+        (r#"{"id": 9007199254740993}"#, 1),
+        (r#"{"id": 9007199254740993.0}"#, 1),
+        (r#"{"id": 18446744073709551617}"#, 1),
+        (r#"{"id": 1.0e400}"#, 1),
+        (r#"{"id": 1e401}"#, 0),
+        (r#"{"id": null}"#, 1),
+        ("{}", 6),
+    ] {
+        assert_eq!(ids(like), count, "{like}");
+    }
+    let records = |like: &str| {
+        format!(
+            "{MATCH} let $doc := {DOC} let $m := for $i at $pos in $doc where local:q($i, jn:parse('{like}')) return $pos - 1 for $i in $m order by $i descending return delete json $doc[[$i]]"
+        )
+    };
+    posted(&archive, &records(r#"{"id": 9007199254740993}"#));
+    assert_eq!([ids(r#"{"id": 9007199254740992}"#), ids(r#"{"id": 9007199254740993}"#)], [1, 0]);
+}
+
 #[test]
 fn records_are_appended_found_and_shown_as_far_as_is_asked() {
     let archive = library();

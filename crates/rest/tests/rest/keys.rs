@@ -1,6 +1,6 @@
 //! Keys: any bytes in the path, the value as the body, tags that the store judges, pages of many.
 
-use assent_kv::Durability;
+use assent_kv::{Durability, Op};
 use serde_json::{Value, json};
 
 use crate::house::{Answer, House, Rules, house};
@@ -146,4 +146,31 @@ fn keyspaces_have_names_that_are_made_listed_and_dropped() {
         (house.get("/v1/keys/orders/7").status, house.ask("DELETE", "/v1/keyspaces/orders", &[], b"").status),
         (404, 404)
     );
+}
+
+/// One answer took gigabytes: keys and metadata ended no page.
+#[test]
+fn a_page_of_much_metadata_ends_where_so_many_bytes_are() {
+    let house = house(Rules::default());
+    let (keys, metadata) = ((0..10_000).map(|number| format!("{number:05}")).collect::<Vec<_>>(), [b'm'; 4_000]);
+    for keys in keys.chunks(100) {
+        let keys = keys.iter().map(String::as_bytes);
+        let ops: Vec<_> =
+            keys.map(|key| Op::Put { keyspace: 0, key, metadata: &metadata, value: b"v", expiry: 0 }).collect();
+        house.kv.batch(&ops, Durability::Buffered).unwrap();
+    }
+    let (mut seen, mut pages, mut after) = (0, 0, String::new());
+    loop {
+        let page = house.get(&format!("/v1/keys/0?limit=10000{after}"));
+        assert!(page.body.len() < 30 << 20, "{} bytes", page.body.len());
+        let page = page.json();
+        for row in page["keys"].as_array().unwrap() {
+            assert_eq!(row["key"], keys[seen]);
+            seen += 1;
+        }
+        pages += 1;
+        let Some(next) = page["next"].as_str() else { break };
+        after = format!("&after={next}");
+    }
+    assert_eq!((seen, pages), (10_000, 3));
 }

@@ -1,8 +1,12 @@
 //! Several documents at once, tags, and answers without a body.
 
+use std::time::{Duration, Instant};
+
+use assent_docs::{At, Look as _, Meta};
+use assent_ids::Xid;
 use serde_json::json;
 
-use crate::house::{Answer, Archive, archive, bearer, user};
+use crate::house::{Answer, Archive, Rules, archive, bearer, house, user};
 
 fn form(files: &[(&str, &str)]) -> String {
     let part = |(name, text): &(&str, &str)| {
@@ -128,4 +132,30 @@ fn roles_are_asked_for_tags_uploads_and_streams() {
         "another's is changed by who may"
     );
     assert_eq!(upload(&archive, &[("authorization", &vera)], &[("x", "1")]).status, 403);
+}
+
+/// They were held for ever, over restarts: no coordinator knows the name of an upload's branch, and no command ends it.
+#[test]
+fn what_an_upload_has_left_without_an_outcome_is_rolled_back_by_the_next_start() {
+    let house = house(Rules::default());
+    for name in ["a", "b"] {
+        assert_eq!(house.docs("PUT", &format!("/db/{name}"), &[], "[]").status, 201);
+    }
+    // As a power cut leaves it between its vote and its outcome; and one that is a coordinator's own, which is left to that.
+    for (name, bqual) in [("db/a", &b"upload"[..]), ("db/b", b"other")] {
+        let mut edit = house.documents.document(name).unwrap().edit().unwrap();
+        let value = edit.value().unwrap();
+        edit.insert_json(At::Last(value), None, &b"1"[..]).unwrap();
+        let xid = Xid::new(1, &[7; 16], bqual).unwrap();
+        let voted = house.documents.prepare_begin(&xid, vec![edit], &Meta::default()).unwrap();
+        house.documents.wait(voted.appended).unwrap();
+    }
+    let house = house.again();
+    let is_free = |name: &str| house.documents.document(name).unwrap().edit().is_ok();
+    let until = Instant::now() + Duration::from_secs(60);
+    while !is_free("db/a") {
+        assert!(Instant::now() < until, "it is held for ever");
+        std::thread::yield_now();
+    }
+    assert_eq!((house.docs("GET", "/db/a", &[], "").text(), is_free("db/b")), ("[]".to_owned(), false));
 }
