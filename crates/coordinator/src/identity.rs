@@ -22,6 +22,7 @@ const VERSION: u16 = 1;
 const FILE_BYTES: usize = 38;
 const NAME: &str = "node";
 const NAME_NEW: &str = "node.new";
+const LOCK: &str = "node.lock";
 
 pub(crate) const FOLDER_BEFORE_BYTES: Barrier =
     Barrier::new("coordinator: the data folder's entry before anything in it");
@@ -66,7 +67,15 @@ impl Identity {
         match disk.open(&path, Open { access: Access::Read, direct: false }) {
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                create(disk, dice, folder).map_err(|error| trouble("making", &error))?;
+                // Two processes that begin at once: whoever comes second takes the first one's, who may work with it already.
+                let lock = disk.lock(&folder.join(LOCK)).map_err(|error| trouble("locking for", &error))?;
+                match disk.open(&path, Open { access: Access::Read, direct: false }) {
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                        create(disk, dice, folder).map_err(|error| trouble("making", &error))?;
+                    }
+                    found => _ = found.map_err(|error| trouble("opening", &error))?,
+                }
+                drop(lock);
             }
             Err(error) => return Err(trouble("opening", &error)),
         }
@@ -142,6 +151,7 @@ fn parse(bytes: &[u8]) -> Result<Identity, Malformed> {
 mod tests {
     use super::*;
     use assent_ids::Epoch;
+    use assent_sim::{SimDice, SimDisk};
 
     #[test]
     fn each_client_has_its_own_secret_and_the_key_is_not_printed() {
@@ -152,6 +162,19 @@ mod tests {
         let other = Identity { node: NodeId(1), key: [8; 16] };
         assert_ne!(identity.secret(at(1, 2)), other.secret(at(1, 2)));
         assert_eq!(format!("{identity:?}"), "Identity(0000000000000001)");
+    }
+
+    #[test]
+    fn of_two_processes_that_begin_at_once_only_one_makes_an_identity() {
+        let (disk, dice, folder) = (SimDisk::new(), SimDice::new(1), Path::new("data"));
+        disk.create_dir(folder).unwrap();
+        let first = disk.lock(&folder.join(LOCK)).unwrap();
+        assert!(Identity::load_or_create(&disk, &dice, folder).is_err());
+        assert!(!disk.list(folder).unwrap().iter().any(|name| name == NAME), "the first one is at it");
+        drop(first);
+        let made = Identity::load_or_create(&disk, &dice, folder).unwrap();
+        let again = Identity::load_or_create(&disk, &dice, folder).unwrap();
+        assert_eq!((made.node, made.key), (again.node, again.key));
     }
 
     #[test]

@@ -29,6 +29,8 @@ const ASKED_MAX: usize = 64;
 const DOUBTS_MAX: usize = 4_096;
 /// So many rows go in one message.
 const CLEARED_MAX: usize = 1_000;
+/// So many such messages in one look.
+const CLEARS_MAX: usize = 4;
 /// All rows are looked at so often: some were left by clients that died, or by a restart of ours.
 const LOOKS_APART: Duration = Duration::from_secs(60);
 
@@ -378,7 +380,8 @@ impl Attendant {
     /// Rows of finished transactions.
     fn clear(&mut self) {
         let (node, id) = (self.coordinator.node(), self.station.id);
-        loop {
+        // So many: others finish meanwhile, and what else this look is for does not wait until nobody does.
+        for _ in 0..CLEARS_MAX {
             let txs = self.coordinator.state().table.take_cleared(id, CLEARED_MAX);
             if txs.is_empty() {
                 return;
@@ -392,6 +395,7 @@ impl Attendant {
             }
             self.rows.trouble = None;
         }
+        self.rows.is_busy = true;
     }
 
     fn look_at_rows(&mut self, now: Moment) {

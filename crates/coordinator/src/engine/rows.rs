@@ -6,7 +6,7 @@
 //! Walk: [`plan`] a record's changes, before anything is changed · [`records`] all rows, as records in an order that replays.
 
 use assent_frame::{Malformed, Reader, Writer};
-use assent_ids::{Incarnation, TxId};
+use assent_ids::{Incarnation, Mark, TxId};
 use assent_world::Moment;
 
 use crate::engine::image::Image;
@@ -43,6 +43,11 @@ impl From<Malformed> for Unplanned {
 }
 
 const ALONE: [u8; 16] = [0; 16];
+
+/// Of a branch in a decision, as `lay::branches` lays it.
+const RESOURCE_BYTES: usize = 8;
+const NUMBER_BYTES: usize = 2;
+const MARK_BYTES: usize = 20;
 
 fn client(incarnation: Incarnation, kind: u8) -> Key {
     let mut id = ALONE;
@@ -93,7 +98,10 @@ fn decided(payload: &[u8]) -> Result<Vec<Change>, Malformed> {
     let before = from.rest();
     // The branches as they stand, walked and not read: this is every commit's way.
     for _ in 0..from.u16("branches")? {
-        _ = from.raw(12, "branch")?;
+        _ = from.raw(RESOURCE_BYTES + NUMBER_BYTES, "branch")?;
+        if Mark::follows(from.u16("branch.flags")?).0 {
+            _ = from.raw(MARK_BYTES, "branch.mark")?;
+        }
         _ = from.bytes("branch.witness")?;
     }
     let branches = before.get(..before.len() - from.rest().len()).unwrap_or_default();

@@ -27,6 +27,8 @@ pub(crate) struct Stored {
     pub(crate) is_table: bool,
     /// What is trimmed stays readable, as in an archive.
     pub(crate) is_archived: bool,
+    /// Of a table: one that refuses what it would.
+    table: Option<Arc<TableLog>>,
 }
 
 /// Clones are the same log; [`MemoryLog::reopen`] is the next opening of it.
@@ -111,6 +113,13 @@ impl Log for MemoryLog {
             return Err(error.clone());
         }
         let payload = parts.concat();
+        if stored.is_table {
+            let scratch = || {
+                let (disk, clock, dice) = (SimDisk::new(), Arc::new(SimClock::new()), SimDice::new(1));
+                TableLog::open(&disk, clock, &dice, Path::new("table"), TableConfig::default()).unwrap().0
+            };
+            stored.table.get_or_insert_with(scratch).append(kind, &[&payload])?;
+        }
         let lsn = Lsn(stored.end);
         stored.end += u64::try_from(payload.len()).unwrap() + 24;
         let end = Lsn(stored.end);

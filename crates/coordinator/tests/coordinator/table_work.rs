@@ -12,8 +12,9 @@ use assent_journal::{Journal, Kept, Log, State, Ticket};
 use assent_kind::Kind;
 use assent_sim::{Call, Fault, Operation, SimClock, SimDice, Survival};
 use assent_world::Disk;
-use assent_xa::{Decision, Deviation, Heuristic, Native, Outcome};
+use assent_xa::{BranchRecord, Decision, Deviation, Heuristic, Native, Outcome};
 
+use crate::rows::marked;
 use crate::stand::{IDENTITY, LOST, NAMES, StandOver, Table, branch, commit, decision, operator, tx};
 use crate::table::{DECIDED, FINISHED, FOLDER, Machine, decided, id, lazy, small, told, worked};
 
@@ -337,6 +338,27 @@ fn a_persons_word_about_a_heuristic_outcome_is_in_the_row() {
     assert_eq!(stand.coordinator.gauges().heuristic, 0);
     let view = stand.coordinator.show(mine).unwrap();
     assert!(view.is_acknowledged && view.branches[0].fate == Fate::Cleared, "{view:?}");
+}
+
+/// Where a last resource may have a row, each branch says so; the table took those bytes for the length of its witness, and no such
+/// decision was ever laid.
+#[test]
+fn a_decision_over_branches_of_a_last_resource_is_a_row_like_another() {
+    let mut stand = StandOver::<Table>::new();
+    let session = stand.coordinator.handshake("client").unwrap();
+    let [one, two] = [1, 2].map(|counter| tx(&session, counter));
+    let branches = vec![marked(NAMES[0], 0), BranchRecord { witness: vec![7; 40], ..marked(NAMES[1], 1) }];
+    let decision = |tx, outcome| Decision { branches: branches.clone(), ..decision(tx, outcome, true) };
+    stand.coordinator.decide(&decision(one, Outcome::Committed)).unwrap();
+    // In one record with what is forgotten.
+    stand.coordinator.finished(one);
+    stand.coordinator.decide(&decision(two, Outcome::Committed)).unwrap();
+    stand.restart(false);
+    assert_eq!((stand.coordinator.ask(one), stand.coordinator.ask(two)), (Known::Unknown, Known::Committed));
+    let shown = stand.coordinator.show(two).unwrap();
+    let told: Vec<_> = shown.branches.iter().map(|it| (it.resource, it.number, it.mark, it.witness.clone())).collect();
+    let laid: Vec<_> = branches.into_iter().map(|it| (it.resource, it.number, it.mark, it.witness)).collect();
+    assert_eq!(told, laid);
 }
 
 #[test]
