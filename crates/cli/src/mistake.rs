@@ -17,12 +17,20 @@ pub(crate) fn sentence(text: &str, error: &toml::de::Error) -> String {
     let is_name =
         |it: &str| !it.is_empty() && it.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte));
     let key = line.split_once('=').map(|(key, _)| key.trim()).filter(|key| is_name(key));
-    let is_section = |line: &&str| {
-        let inner = line.strip_prefix('[').and_then(|line| line.strip_suffix(']'));
-        inner.is_some_and(|it| is_name(it.strip_prefix('[').and_then(|it| it.strip_suffix(']')).unwrap_or(it)))
+    // The last header above; one that is not understood is no name of another one.
+    let header = |line: &str| {
+        let line = line.trim().strip_prefix('[').map(|_| line.split('#').next().unwrap_or_default().trim())?;
+        let inner = line.strip_prefix('[').and_then(|line| line.strip_suffix(']')).unwrap_or_default();
+        let name = inner.strip_prefix('[').and_then(|it| it.strip_suffix(']')).unwrap_or(inner);
+        Some(is_name(name).then(|| line.to_owned()))
     };
-    let section = text.lines().take(number + 1).map(str::trim).filter(is_section).last();
-    let place: Vec<&str> = section.into_iter().chain(key).collect();
+    let section = text.lines().take(number + 1).filter_map(header).last();
+    let (section, key) = match section {
+        Some(None) => (None, None),
+        Some(section) => (section, key),
+        None => (None, key),
+    };
+    let place: Vec<&str> = section.as_deref().into_iter().chain(key).collect();
     if place.is_empty() { format!("line {}: {message}", number + 1) } else { format!("{}: {message}", place.join(" ")) }
 }
 
@@ -95,6 +103,8 @@ mod tests {
             let told = said(&text);
             assert!(!told.contains("s3cret"), "{text}{told}");
         }
+        assert!(said("[resource.x] # ours\nurl = [\n").starts_with("[resource.x] url: "));
+        assert!(said("[server]\nthreads = 1\n[[\"re source\"]]\nurl = [\n").starts_with("line 4: "));
         // What is missing has no place of its own.
         let missing = "[server]\nthreads = 2\n";
         let told = sentence(missing, &toml::from_str::<Needing>(missing).unwrap_err());

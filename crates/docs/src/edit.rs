@@ -190,11 +190,12 @@ impl Edit {
     ) -> Result<T, DocsError> {
         let (drafts, paths) = (self.drafts.clone(), self.paths.clone());
         let (nodes, changes, failed) = (self.nodes.clone(), self.changes.clone(), self.failed.clone());
-        let Self { value, next_node, unlaid_from, is_listed, .. } = *self;
+        let Self { value, next_node, unlaid_from, is_listed, text_bytes, .. } = *self;
         let changed = change(self);
         if changed.is_err() {
             (self.drafts, self.paths, self.nodes, self.changes, self.failed) = (drafts, paths, nodes, changes, failed);
             (self.value, self.next_node, self.unlaid_from, self.is_listed) = (value, next_node, unlaid_from, is_listed);
+            self.text_bytes = text_bytes;
         }
         changed
     }

@@ -36,21 +36,29 @@ impl Edit {
     pub fn insert_members(&mut self, at: At, members: &[(&str, &[u8])]) -> Result<(), DocsError> {
         let text_bytes_max = self.store.config.text_bytes_max;
         let Some((first, _)) = members.first() else { return Ok(()) };
-        self.all_or_nothing(|edit| {
-            let object = edit.hook(at, Some(first))?.parent;
-            let names: Vec<&str> = members.iter().map(|(name, _)| *name).collect();
-            let there = edit.members(object, &names)?;
-            let mut known = HashSet::new();
-            let mut taken = names.iter().zip(there).filter(|(name, there)| there.is_some() || !known.insert(**name));
-            if let Some((name, _)) = taken.next() {
-                return Err(DocsError::Duplicate { key: object, name: (*name).to_owned() });
+        let object = self.hook(at, Some(first))?.parent;
+        let names: Vec<&str> = members.iter().map(|(name, _)| *name).collect();
+        let there = self.members(object, &names)?;
+        let mut known = HashSet::new();
+        let mut taken = names.iter().zip(there).filter(|(name, there)| there.is_some() || !known.insert(**name));
+        if let Some((name, _)) = taken.next() {
+            return Err(DocsError::Duplicate { key: object, name: (*name).to_owned() });
+        }
+        let (mut at, mut made) = (at, Vec::new());
+        for (name, json) in members {
+            match self.insert_new(at, |build| fill(build, Some(name), *json, text_bytes_max)) {
+                Ok(key) => {
+                    made.push(key);
+                    at = At::After(key);
+                }
+                Err(error) => {
+                    // No copy of all that the edit has was kept for this.
+                    made.into_iter().try_for_each(|key| self.remove(key))?;
+                    return Err(error);
+                }
             }
-            let mut at = at;
-            for (name, json) in members {
-                at = At::After(edit.insert_new(at, |build| fill(build, Some(name), *json, text_bytes_max))?);
-            }
-            Ok(())
-        })
+        }
+        Ok(())
     }
 }
 

@@ -19,7 +19,9 @@ const RECOVER_MAX: Duration = Duration::from_secs(5);
 /// Answers those who ask for a look at every resource; the looks themselves are the attendants'.
 pub(crate) fn recover(shared: &Shared, attendance: &Attendance) {
     while let Some(asked) = shared.recovery.wait() {
-        let round = attendance.recover(RECOVER_MAX);
+        // During a stop no look is begun: what the last ones found is told.
+        let is_over = shared.drain.until().is_some();
+        let round = if is_over { attendance.last() } else { attendance.recover(RECOVER_MAX) };
         let limit = usize::try_from(shared.limits.frame_bytes_max).unwrap_or(usize::MAX);
         for asked in asked {
             if let Some(inbox) = shared.inboxes.get(asked.desk) {

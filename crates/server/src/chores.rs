@@ -68,18 +68,18 @@ pub(crate) fn check(shared: &Shared, mark: u64, caller: &Caller) -> Result<Vec<u
 pub(crate) fn compact(shared: &Shared, mark: u64, caller: &Caller) -> Result<Vec<u8>, Refusal> {
     let kv = kv(shared)?;
     let before = kv.stats();
-    let mut compactions = 0;
+    let (mut compactions, mut is_done) = (0, false);
     let errand = Errand(shared, caller);
-    while !errand.is_over() {
+    while !is_done && !errand.is_over() {
         match kv.compact_asked(&errand) {
             Ok(true) => compactions += 1,
-            Ok(false) => break,
+            Ok(false) => is_done = true,
             // The work in the background is at it.
             Err(error) if error.kind() == Kind::Busy => _ = shared.drain.sleep(WAIT),
             Err(error) => return Err((error.kind(), error.to_string())),
         }
     }
-    if errand.is_over() {
+    if !is_done {
         return Err((Kind::Closed, "the server stops, or nobody waits: not everything was compacted".to_owned()));
     }
     let after = kv.stats();

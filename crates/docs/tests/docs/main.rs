@@ -25,6 +25,7 @@ mod json;
 mod jsonpath;
 mod kills;
 mod load;
+mod members;
 mod model;
 mod once;
 mod past;

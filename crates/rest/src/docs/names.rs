@@ -12,7 +12,7 @@ use crate::params::decoded;
 use crate::problem::Problem;
 
 /// What stands in a path.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place {
     pub(crate) database: String,
     /// Empty where the path names none.

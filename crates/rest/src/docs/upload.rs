@@ -112,11 +112,12 @@ fn all(branch: &mut DocsResource, library: &Library, caller: &Caller, files: &Fi
         Change::Put.make(edit, json).map_err(named)?;
     }
     did(branch.call(Verb::End { xid, success: true }))?;
-    let done = did(branch.call(Verb::CommitOnePhase(xid)));
-    if done.is_err() && database.in_doubt().iter().any(|branch| branch.xid == xid) {
+    let reply = branch.call(Verb::CommitOnePhase(xid));
+    if matches!(reply, Reply::Lost(_)) {
+        // Perhaps it is prepared and has no outcome.
         library.left.list().push(xid);
     }
-    done
+    did(reply)
 }
 
 /// Branches of uploads that have no outcome, though nobody works on them. No coordinator knows their names, and nobody was told that they
@@ -142,8 +143,8 @@ impl Left {
             let ended = database.rollback_prepared_begin(&xid).and_then(|appended| database.wait(appended));
             match ended {
                 Ok(()) => tracing::warn!(%xid, "an upload that had no outcome is rolled back"),
-                // It has its outcome.
-                Err(DocsError::Unknown { .. }) => {}
+                // It has its outcome, or is on its way to it.
+                Err(DocsError::Unknown { .. } | DocsError::State { .. }) => {}
                 Err(_) => self.list().push(xid),
             }
         }

@@ -4,6 +4,7 @@
 //! work on it · [`Shared`] lets the work and the commit reach the same connection.
 //! Deliberately absent: what is written.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use assent_client::Transaction;
@@ -61,7 +62,7 @@ pub(crate) struct Work<'a> {
     pub(super) writes: &'a mut u64,
     pub(super) documents_written: &'a mut u64,
     /// Documents that it made.
-    pub(super) made: &'a mut Vec<Place>,
+    pub(super) made: &'a mut BTreeSet<Place>,
 }
 
 impl<'a> Work<'a> {

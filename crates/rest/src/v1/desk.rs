@@ -6,7 +6,7 @@
 //! over. A transaction belongs to who began it.
 //! Deliberately absent: transactions of other clients; the coordinator lists those.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -77,7 +77,7 @@ struct Open {
     writes: u64,
     documents_written: u64,
     /// Documents that it made.
-    made: Vec<Place>,
+    made: BTreeSet<Place>,
     /// What its commits of documents say.
     message: String,
     /// Why it can only be rolled back.
@@ -149,7 +149,7 @@ impl Desk {
             until,
             writes: 0,
             documents_written: 0,
-            made: Vec::new(),
+            made: BTreeSet::new(),
             message,
             doomed: None,
             requests: BTreeMap::new(),
@@ -270,8 +270,9 @@ impl Desk {
                 };
             }
             let committed = transaction.commit();
-            // Also where that is in doubt.
-            if let Some((_, database)) = &self.stores.documents {
+            // What is not finished has its writers' seats still.
+            let is_over = committed.as_ref().is_ok_and(|committed| committed.unfinished.is_empty());
+            if let Some((_, database)) = self.stores.documents.as_ref().filter(|_| is_over) {
                 open.made.iter().for_each(|place| homed(database, place));
             }
             match committed {
@@ -356,6 +357,10 @@ impl Desk {
             Some(Known::Committed | Known::Undecided | Known::InDoubt) if told.is_none() => {
                 let detail = format!("what became of transaction {tx} is being found out, or finished; ask again");
                 Err(Problem::of(Kind::Unavailable, detail))
+            }
+            // What the coordinator knows to be rolled back is in doubt no more.
+            Some(Known::RolledBack) if told.is_some() => {
+                Ok(Some(Ended::RolledBack(format!("transaction {tx} is rolled back: recovery has found that out"))))
             }
             _ => Ok(told),
         }

@@ -240,7 +240,7 @@ impl Laid {
                 // What is left half made is kept until the transaction ends.
                 work.weigh();
                 if done? {
-                    work.made.push(laid.place.clone());
+                    work.made.insert(laid.place.clone());
                 }
                 work.wrote_document();
             }
