@@ -12,7 +12,7 @@ pub(crate) enum Kv {
     Get(Get),
     /// What is known of keys, without their values.
     Head(Head),
-    /// Removes keys, or all keys of a range.
+    /// Removes keys, or all keys of a range; of one that has every key, only with --all.
     Delete(Delete),
     /// The keys of a range in their order, with their values.
     Scan(Scan),

@@ -82,9 +82,13 @@ fn readers_see_whole_batches_while_others_write_and_step() {
             }
             super::close_if_full(&runs);
         }
+        // On a busy machine all may be written before a reader has run: one look while others write, then the last one of each.
+        while looks.load(Ordering::Relaxed) == 0 {
+            std::thread::yield_now();
+        }
         done.store(true, Ordering::Release);
     });
-    assert!(looks.load(Ordering::Relaxed) >= 3);
+    assert!(looks.load(Ordering::Relaxed) > 3);
     runs.rotate(runs.seq());
     settle(&runs, &accounts);
     assert_eq!(accounts.agree_with(&runs.facts()), Ok(()));
