@@ -12,6 +12,8 @@ pub const LOG_SIZE_MIN: u64 = 5 * BLOCK_BYTES;
 /// The largest segment: every length in a batch header stays within 32 bits.
 pub const LOG_SIZE_MAX: u64 = 1 << 30;
 const WRITES_IN_FLIGHT_MAX: u32 = 16;
+/// Half of what the file `epochs` takes: who could not lay them anew for want of room has as many more.
+const OPENINGS_MAX: u32 = 16_384;
 
 /// How a journal keeps its bytes. The defaults are measured; `docs/format.md` and the tuning chapter say how.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +47,9 @@ pub struct Config {
     /// So many epochs are left out by this opening. Default 0. For a folder that is an older copy put back: what went on from
     /// it, and is lost, had given the next ones already.
     pub epochs_skipped: u32,
+    /// Where that many openings have batches in the live log, an open lays these anew as the last one's: a folder takes no more than 32,768 openings,
+    /// and of each that wrote something every open reads. 2 to 16,384, default 1,024.
+    pub openings_max: u32,
 }
 
 impl Default for Config {
@@ -61,6 +66,7 @@ impl Default for Config {
             kept_until_released: false,
             settles_late: false,
             epochs_skipped: 0,
+            openings_max: 1_024,
         }
     }
 }
@@ -108,6 +114,9 @@ impl Config {
         if !(1..=WRITES_IN_FLIGHT_MAX).contains(&self.writes_in_flight) {
             return wrong("writes_in_flight", u64::from(self.writes_in_flight), "1 to 16");
         }
+        if !(2..=OPENINGS_MAX).contains(&self.openings_max) {
+            return wrong("openings_max", u64::from(self.openings_max), "2 to 16384");
+        }
         Ok(())
     }
 }
@@ -129,7 +138,9 @@ mod tests {
         assert_eq!(with(|c| c.max_elapsed_sync_time = 5), Ok(()));
         assert_eq!(with(|c| c.kept_until_released = true), Ok(()));
         type Change = fn(&mut Config);
-        let refused: [(&str, Change); 7] = [
+        let refused: [(&str, Change); 9] = [
+            ("openings_max", |c| c.openings_max = 1),
+            ("openings_max", |c| c.openings_max = OPENINGS_MAX + 1),
             ("log_size", |c| c.log_size = LOG_SIZE_MIN - 4096),
             ("log_size", |c| c.log_size += 1),
             ("log_size", |c| c.log_size = LOG_SIZE_MAX + 4096),

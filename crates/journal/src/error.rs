@@ -5,6 +5,7 @@ use std::path::Path;
 
 use assent_ids::Lsn;
 use assent_kind::Kind;
+use assent_world::is_short;
 
 /// Why a log refused or failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -86,6 +87,8 @@ pub enum JournalError {
         error: String,
         /// What the caller must do.
         kind: Kind,
+        /// Whether the process or the machine had no descriptor or no memory left: that says nothing of the file.
+        short: bool,
     },
 }
 
@@ -99,6 +102,12 @@ const fn advice(kind: Kind) -> &'static str {
 }
 
 impl JournalError {
+    /// Whether the process or the machine had no descriptor or no memory left.
+    #[must_use]
+    pub const fn is_short(&self) -> bool {
+        matches!(self, Self::Disk { short: true, .. })
+    }
+
     /// What the caller must do.
     #[must_use]
     pub const fn kind(&self) -> Kind {
@@ -122,7 +131,8 @@ pub(crate) fn refused(doing: &'static str, path: &Path, error: &io::Error) -> Jo
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Kind::Full,
         _ => Kind::Unavailable,
     };
-    JournalError::Disk { doing, path: path.display().to_string(), error: error.to_string(), kind }
+    let (path, short) = (path.display().to_string(), is_short(error));
+    JournalError::Disk { doing, path, error: error.to_string(), kind, short }
 }
 
 pub(crate) fn damaged(path: &Path, offset: u64, what: &str) -> JournalError {

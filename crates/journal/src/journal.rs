@@ -23,6 +23,7 @@ use crate::layout::{BLOCK_BYTES, SegmentHead, block_of, length};
 use crate::listing;
 use crate::reader::Source;
 use crate::recovery::{self, Found, Recovery};
+use crate::restamp::restamp;
 use crate::segment::{self, Files, Leaving, Segment, Segments};
 use crate::{JournalError, append, barrier, cut};
 
@@ -140,6 +141,9 @@ impl Journal {
     ) -> Result<(Arc<Self>, Recovery), JournalError> {
         let files = Files::new(disk);
         let (mut found, mut epochs) = examine(&files, folder, config.settles_late && cut.is_none())?;
+        if cut.is_none() {
+            restamp(&files, folder, &mut found, &epochs, &config)?;
+        }
         let is_late = config.settles_late && cut.is_none() && found.is_settled() && !epochs.is_full();
         let last = epochs.last();
         let epoch = last.map_or(1, |(epoch, _)| epoch.saturating_add(1)).saturating_add(config.epochs_skipped);

@@ -31,6 +31,7 @@ mod log;
 mod pieces;
 mod reader;
 mod recovery;
+mod restamp;
 mod segment;
 #[doc(hidden)]
 pub mod stepping;

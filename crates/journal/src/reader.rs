@@ -170,13 +170,13 @@ impl Source {
         gathers: &mut Gathers,
     ) -> Result<Chained<(u16, u64)>, JournalError> {
         let mut walk = self.walk_from(lsn);
-        let mut epoch = None;
+        let mut begun = false;
         loop {
-            if epoch.is_some() && walk.at() >= to {
+            if begun && walk.at() >= to {
                 return Ok(Chained::Open);
             }
             let Some(head) = walk.next()? else { break };
-            if head.lsn >= to || epoch.is_some_and(|epoch| epoch != head.epoch) {
+            if head.lsn >= to {
                 return Ok(Chained::Open);
             }
             // The next one that begins in here need not come from as far.
@@ -188,10 +188,13 @@ impl Source {
                 if frame.mark < lsn || frame.flags & PIECE == 0 || frame.chain != id {
                     continue;
                 }
-                if frame.mark == lsn {
-                    epoch = Some(head.epoch);
+                // Another of this number, of an opening behind: this one was never closed. Which opening a batch is of does not say so: an open
+                // that lays many anew may have come so far only.
+                if frame.flags & FIRST != 0 && frame.mark != lsn {
+                    return Ok(Chained::Open);
                 }
-                if epoch.is_none() {
+                begun |= frame.mark == lsn;
+                if !begun {
                     continue;
                 }
                 if frame.flags & LAST == 0 {

@@ -174,11 +174,11 @@ impl Kv {
                 return Err(KvError::Volume { kind, what });
             }
             // Of the value, or of what the ledger says of it.
-            Err(VaultError::Unread { place, what, kind } | VaultError::Ledger { place, what, kind })
+            Err(VaultError::Unread { place, what, kind, short } | VaultError::Ledger { place, what, kind, short })
                 if kind != Kind::Closed =>
             {
-                // It may pass; a sector that the disk has lost does not, and nothing waits for that.
-                if self.unread().again(place) == UNREAD_MAX {
+                // It may pass; a sector that the disk has lost does not, and nothing waits for that. Want of descriptors says nothing of it.
+                if !short && self.unread().again(place) == UNREAD_MAX {
                     self.damaged().insert(place);
                 }
                 return Err(KvError::Volume { kind, what });
@@ -478,7 +478,12 @@ impl Asking<'_> {
 }
 
 fn told(error: KvError, asked: &Asked<'_>) -> VaultError {
-    VaultError::Ledger { place: asked.address.lsn, what: error.to_string(), kind: error.kind() }
+    let short = match &error {
+        KvError::Ledger(RunsError::Disk { short, .. }) => *short,
+        KvError::Journal(error) => error.is_short(),
+        _ => false,
+    };
+    VaultError::Ledger { place: asked.address.lsn, what: error.to_string(), kind: error.kind(), short }
 }
 
 /// What has become of a write, by what the ledger says that its key became last.

@@ -60,7 +60,7 @@ pub struct Config {
     pub leases_max: u32,
     /// The most memory that all leases together keep for themselves; beyond it the oldest end. Looked at with each tick.
     pub leases_memory_bytes_max: u64,
-    /// And the most bytes of the ledger's files.
+    /// And the most bytes of files, of the ledger's and of values. None while the disk refuses writers room.
     pub leases_file_bytes_max: u64,
     /// So long a branch may go on reading as of its first read.
     pub branch_snapshot_ms: u64,

@@ -107,7 +107,11 @@ fn ends_at(log: &dyn Log, front: &Front, pace: &dyn Pace) -> Result<Option<(u64,
     let (mut until, mut unpaced) = (front.first, 0);
     let Ok(entries) = log.begun(Lsn(front.first), Lsn(*most), Lsn(u64::MAX)) else { return Ok(None) };
     for entry in entries {
-        let Ok(entry) = entry else { return Ok(None) };
+        let entry = match entry {
+            Ok(entry) => entry,
+            Err(error) if error.is_short() => return Err(Stopped),
+            Err(_) => return Ok(None),
+        };
         while entry.lsn.0 >= end {
             if front.first < until && until <= end {
                 return Ok((!is_long(log, front.first, end)).then_some((end, until)));
@@ -142,10 +146,14 @@ fn kept_until(log: &dyn Log, (first, end): (u64, u64), pace: &dyn Pace) -> Optio
         };
         let mut is_whole = true;
         for entry in entries {
-            // Whatever the error: what is not seen is not released.
-            let Ok(entry) = entry else {
-                is_whole = false;
-                break;
+            // Whatever the error: what is not seen is not released. Where there were no descriptors, nothing is said of what stands there.
+            let entry = match entry {
+                Ok(entry) => entry,
+                Err(error) if error.is_short() => return None,
+                Err(_) => {
+                    is_whole = false;
+                    break;
+                }
             };
             at = at.max(entry.end);
             if !is_proved || (first..end).contains(&entry.lsn.0) {

@@ -147,13 +147,15 @@ impl Leases {
         drop(ended);
     }
 
-    /// Ends those that are too old, and the oldest ones while all together keep too much.
+    /// Ends those that are too old, and the oldest ones while all together keep too much: on a disk that has no room for writers, anything.
     pub(crate) fn end_due(&self, shared: &Arc<Shared>) {
         let all: Vec<(u64, Weak<Held>)> =
             self.live().held.iter().map(|(number, held)| (*number, held.clone())).collect();
         if all.is_empty() {
             return;
         }
+        let is_full = shared.ledger.space.no_room.refused().is_some();
+        let file_bytes_max = if is_full { 0 } else { self.file_bytes_max };
         let (now, mut pins) = (shared.time.clock().now(), Vec::new());
         let newest = shared.snapshot();
         let (mut by_version, mut looked_at) = (BTreeMap::<usize, Arc<[Pinned]>>::new(), Vec::new());
@@ -195,8 +197,10 @@ impl Leases {
             }
             if memory_bytes > self.memory_bytes_max {
                 over.get_or_insert(("bytes of memory that leases keep", self.memory_bytes_max));
-            } else if file_bytes > self.file_bytes_max {
-                over.get_or_insert(("bytes of files that leases keep", self.file_bytes_max));
+            } else if file_bytes > file_bytes_max {
+                let what =
+                    if is_full { "room that a full disk lacks, bytes" } else { "bytes of files that leases keep" };
+                over.get_or_insert((what, file_bytes_max));
             }
             if let Some((what, limit)) = over
                 && (*reads_from < newest_from || pinned.iter().any(|pins| !pins.is_empty()))

@@ -14,6 +14,7 @@ use crate::RunsError;
 use crate::cache::Cache;
 use crate::facts::Opened;
 use crate::manifest::{self, Contents, Copies, FOLDER, Found, Refused};
+use crate::parts::remove_left;
 use crate::ranges::Erased;
 use crate::run::{RunFacts, RunId};
 use crate::run_reader::Run;
@@ -60,6 +61,7 @@ impl Book {
         let older_runs = older.iter().flat_map(Contents::runs).filter(|run| !named.contains(&run.id));
         let leaving: Vec<_> = older_runs.map(|run| Run::open(disk, folder, run.clone(), cache)).collect();
         let leaving_ids: BTreeSet<RunId> = leaving.iter().map(|run| run.id()).collect();
+        remove_left(&**disk, folder, &names)?;
         let mut orphans_removed = 0;
         for orphan in files.iter().filter(|id| !named.contains(id) && !leaving_ids.contains(id)) {
             // The newest may have been written over one that names it, and not be durable.

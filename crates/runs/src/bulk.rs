@@ -84,7 +84,8 @@ impl Bulk {
             built => built?,
         };
         if !built.runs.is_empty() {
-            disk.sync_dir(&folder, BULK_NAMES).map_err(|error| RunsError::disk("sync", &folder, &error))?;
+            let sync = || disk.sync_dir(&folder, BULK_NAMES).map_err(|error| RunsError::disk("sync", &folder, &error));
+            built.name(&*disk, &folder).and_then(|()| sync()).inspect_err(|_| built.give_up(&*disk, &folder))?;
         }
         let runs: Vec<RunFacts> = built.runs.iter().map(|run| run.facts().clone()).collect();
         let levels = at_their_level(runs, &config);

@@ -3,9 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use assent_kind::Kind;
-
-/// ENOMEM, ENFILE, EMFILE of Linux.
-const SHORT: [i32; 3] = [12, 23, 24];
+use assent_world::is_short;
 
 /// Why the map refused, or could not.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -108,7 +106,7 @@ impl RunsError {
 
     pub(crate) fn disk(doing: &'static str, path: &Path, error: &std::io::Error) -> Self {
         let full = error.kind() == std::io::ErrorKind::StorageFull;
-        let short = error.raw_os_error().is_some_and(|number| SHORT.contains(&number));
+        let short = is_short(error);
         Self::Disk { doing, path: path.to_path_buf(), reason: error.to_string(), full, short }
     }
 

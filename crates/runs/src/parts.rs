@@ -3,7 +3,7 @@
 //! Walk: [`Parts::add`] gathers · what is too much is sorted and spilt into a part, a run file that no manifest names · too many
 //! parts become one · [`Parts::finish`] merges all of them into the runs of one level.
 //! Of a key the entry with the greatest `seq` is kept; of two with one `seq`, the one that was added last.
-//! Files of a process that died are in no manifest, and go at the next open.
+//! Files of a process that died have names of their own ([`RunId::part`]), and go with the next map that is built or opened.
 //! Deliberately absent: the manifest, and who says what is left out.
 
 use std::cmp::Reverse;
@@ -15,7 +15,7 @@ use assent_world::Disk;
 use crate::cache::Cache;
 use crate::entry::Cursor;
 use crate::merged::Merged;
-use crate::run::{RunFacts, RunId};
+use crate::run::{PART, RunFacts, RunId};
 use crate::run_reader::{Reading, Run};
 use crate::run_writer::RunWriter;
 use crate::{Entry, RunsError};
@@ -65,11 +65,40 @@ struct Gathered {
 /// What became of the entries.
 #[derive(Debug)]
 pub(crate) struct Built {
-    /// Runs in the order of their keys, durable but for the folder's sync. They are doomed: [`Run::spare`] them before a
-    /// manifest may name them.
+    /// Runs in the order of their keys, durable but for their names. They are doomed, under the names that they have: [`Built::name`] them before
+    /// a manifest may say where they are.
     pub(crate) runs: Vec<Arc<Run>>,
     /// No file has this number or a greater one.
     pub(crate) next_id: u64,
+}
+
+impl Built {
+    /// Gives the runs their names, for a folder that is synced then.
+    ///
+    /// # Errors
+    /// As the disk says: then they are gone.
+    pub(crate) fn name(&self, disk: &dyn Disk, folder: &Path) -> Result<(), RunsError> {
+        self.runs.iter().try_for_each(|run| {
+            let path = run.id().part(folder);
+            disk.rename(&path, &run.id().path(folder)).map_err(|error| RunsError::disk("rename", &path, &error))
+        })
+    }
+
+    /// Takes them away, whatever their names are by now.
+    pub(crate) fn give_up(&self, disk: &dyn Disk, folder: &Path) {
+        self.runs.iter().for_each(|run| _ = disk.unlink(&run.id().path(folder)));
+    }
+}
+
+/// Removes what maps have left that were being built by a process that died.
+///
+/// # Errors
+/// As the disk says.
+pub(crate) fn remove_left(disk: &dyn Disk, folder: &Path, names: &[String]) -> Result<(), RunsError> {
+    names.iter().filter(|name| name.ends_with(PART)).try_for_each(|name| {
+        let path = folder.join(name);
+        disk.unlink(&path).map_err(|error| RunsError::disk("remove", &path, &error))
+    })
 }
 
 impl Parts {
@@ -79,6 +108,7 @@ impl Parts {
     /// As the disk says; so for all below.
     pub(crate) fn new(disk: &Arc<dyn Disk>, folder: &Path, sizes: Sizes, next_id: u64) -> Result<Self, RunsError> {
         let names = disk.list(folder).map_err(|error| RunsError::disk("list", folder, &error))?;
+        remove_left(&**disk, folder, &names)?;
         let behind = names.iter().filter_map(|name| RunId::of(name)).map(|id| id.0.saturating_add(1)).max();
         Ok(Parts {
             disk: Arc::clone(disk),
@@ -166,7 +196,7 @@ impl Parts {
     fn create(&mut self) -> Result<RunWriter, RunsError> {
         let id = RunId(self.next_id);
         self.next_id += 1;
-        RunWriter::create(&self.disk, &self.folder, id, self.sizes.block_bytes)
+        RunWriter::create_at(&self.disk, id.part(&self.folder), id, self.sizes.block_bytes)
     }
 
     fn part(&self, writer: RunWriter) -> Result<Arc<Run>, RunsError> {
@@ -174,7 +204,7 @@ impl Parts {
     }
 
     fn doomed(&self, facts: RunFacts) -> Arc<Run> {
-        let run = Run::open(&self.disk, &self.folder, facts, &self.cache);
+        let run = Run::open_at(&self.disk, facts.id.part(&self.folder), facts, &self.cache);
         run.doom();
         run
     }

@@ -29,10 +29,18 @@ pub(crate) const FOOTER_BYTES: usize = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct RunId(pub(crate) u64);
 
+/// How a file ends of a map that is being built.
+pub(crate) const PART: &str = ".part";
+
 impl RunId {
     /// Where the file is.
     pub(crate) fn path(self, folder: &Path) -> PathBuf {
         folder.join(format!("{:016x}.run", self.0))
+    }
+
+    /// Where it is while a map is being built: no manifest names that, and what a process that died has left goes with it.
+    pub(crate) fn part(self, folder: &Path) -> PathBuf {
+        folder.join(format!("{:016x}{PART}", self.0))
     }
 
     /// The run that has this name, if it is one's name.

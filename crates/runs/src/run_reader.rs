@@ -72,9 +72,14 @@ pub(crate) struct Opened {
 impl Run {
     /// A run of these facts. The file is opened when it is first used.
     pub(crate) fn open(disk: &Arc<dyn Disk>, folder: &Path, facts: RunFacts, cache: &Arc<Cache>) -> Arc<Self> {
+        Self::open_at(disk, facts.id.path(folder), facts, cache)
+    }
+
+    /// The same under another name.
+    pub(crate) fn open_at(disk: &Arc<dyn Disk>, path: PathBuf, facts: RunFacts, cache: &Arc<Cache>) -> Arc<Self> {
         Arc::new(Run {
             disk: Arc::clone(disk),
-            path: facts.id.path(folder),
+            path,
             facts,
             cache: Arc::clone(cache),
             slot: Arc::default(),

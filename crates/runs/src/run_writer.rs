@@ -55,7 +55,16 @@ impl RunWriter {
     /// # Errors
     /// As the disk says; so for all below. The file is gone after an error, once this is dropped.
     pub(crate) fn create(disk: &Arc<dyn Disk>, folder: &Path, id: RunId, block_bytes: u32) -> Result<Self, RunsError> {
-        let path = id.path(folder);
+        Self::create_at(disk, id.path(folder), id, block_bytes)
+    }
+
+    /// The same under another name.
+    pub(crate) fn create_at(
+        disk: &Arc<dyn Disk>,
+        path: PathBuf,
+        id: RunId,
+        block_bytes: u32,
+    ) -> Result<Self, RunsError> {
         let file = disk.open(&path, Open { access: Access::Create, direct: false });
         let file = file.map_err(|error| RunsError::disk("create", &path, &error))?;
         let facts = RunFacts {

@@ -65,6 +65,8 @@ pub enum Fault {
     Io,
     /// ENOSPC. A write leaves nothing.
     Full,
+    /// EMFILE, as of an open.
+    Descriptors,
     /// A read or write of half the bytes, at least one. Other operations succeed.
     Short,
 }
@@ -74,6 +76,7 @@ impl Fault {
         match self {
             Fault::Io => Some(io_error()),
             Fault::Full => Some(full()),
+            Fault::Descriptors => Some(io::Error::from_raw_os_error(24)),
             Fault::Short => None,
         }
     }

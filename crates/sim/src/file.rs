@@ -106,7 +106,7 @@ impl SimFile {
         let ignored = inside.is_ignored(barrier);
         let file = inside.state.file_mut(self.node)?;
         match fault {
-            Some(Fault::Io | Fault::Full) => {
+            Some(Fault::Io | Fault::Full | Fault::Descriptors) => {
                 file.fail(sectors.as_ref());
                 Err(io_error())
             }

@@ -4,10 +4,12 @@
 //! asks for that one waits until each processor has been through its scheduler (`synchronize_rcu`): 5 to 13 ms, measured, of a read
 //! whose file was not open yet. Entries take 8 bytes each.
 //!
-//! Walk: [`files_max`] of one kind · [`expect_descriptors`] of all, where a store is opened or a server starts.
+//! Walk: [`is_short`] where there was none · [`files_max`] of one kind · [`expect_descriptors`] of all, where a store is opened or a server starts.
+
+use std::io;
 
 use rustix::event::{EventfdFlags, eventfd};
-use rustix::io::fcntl_dupfd_cloexec;
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::process::{Resource, getrlimit};
 
 use crate::disk::FILES_MAX_LEAST;
@@ -17,6 +19,15 @@ const FILES_PART: u64 = 32;
 const FILES_MAX: u32 = 4096;
 /// A longer table is not made ahead: half a MiB.
 const TABLE_MAX: u64 = 1 << 16;
+
+/// No descriptor, or no memory, of the process or of the machine: EMFILE, ENFILE, ENOMEM.
+const SHORT: [Errno; 3] = [Errno::MFILE, Errno::NFILE, Errno::NOMEM];
+
+/// Whether the process or the machine had no descriptor or no memory left: that says nothing of the file, and passes.
+#[must_use]
+pub fn is_short(error: &io::Error) -> bool {
+    error.raw_os_error().is_some_and(|number| SHORT.iter().any(|short| short.raw_os_error() == number))
+}
 
 /// [`crate::Disk::files_max`] of a process that may open so many.
 #[must_use]

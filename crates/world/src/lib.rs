@@ -22,7 +22,7 @@ mod turn;
 
 pub use buffer::{AlignedBuffer, BLOCK_BYTES};
 pub use clock::{Clock, Moment, RealClock};
-pub use descriptors::{expect_descriptors, files_max};
+pub use descriptors::{expect_descriptors, files_max, is_short};
 pub use dice::{Dice, RealDice};
 pub use disk::{
     Access, Barrier, Disk, DiskRoom, Durably, File, Lock, Open, read_exact_at, remove_in_steps, write_all_at,

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use assent_ids::Epoch;
 use assent_journal::JournalError;
 use assent_kind::Kind;
-use assent_world::{Access, Disk, File, Open, read_exact_at, write_all_at};
+use assent_world::{Access, Disk, File, Open, is_short, read_exact_at, write_all_at};
 
 use crate::engine::barrier;
 use crate::engine::image::Image;
@@ -92,7 +92,8 @@ pub(crate) fn refused(doing: &'static str, path: &Path, error: &io::Error) -> Jo
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Kind::Full,
         _ => Kind::Unavailable,
     };
-    JournalError::Disk { doing, path: path.display().to_string(), error: error.to_string(), kind }
+    let (path, short) = (path.display().to_string(), is_short(error));
+    JournalError::Disk { doing, path, error: error.to_string(), kind, short }
 }
 
 /// Reads the files of a folder; changes nothing. `None`: there is no table yet.

@@ -241,7 +241,8 @@ impl Subject for Gate {
         let mut rng = Rng::new(seed);
         let clock = Arc::new(SimClock::new());
         let mode = self.mode.unwrap_or_else(|| rng.below(TIGHT + 1));
-        let config = Config { settles_late: rng.below(2) == 0, ..config(mode) };
+        let (settles_late, openings_max) = (rng.below(2) == 0, if rng.below(2) == 0 { 2 } else { 1_024 });
+        let config = Config { settles_late, openings_max, ..config(mode) };
         let life = witness.attempted().iter().filter(|fact| **fact == Fact::Opened).count();
         witness.attempt(Fact::Opened);
         disk.set_capacity((mode == TIGHT).then_some(TIGHT_BYTES));
@@ -283,7 +284,9 @@ impl Subject for Gate {
 
     fn check(&self, disk: &SimDisk, acknowledged: &[Fact], attempted: &[Fact]) -> Done {
         let clock = Arc::new(SimClock::new());
-        let config = Config { settles_late: attempted.len().is_multiple_of(2), ..config(self.mode.unwrap_or(0)) };
+        let openings_max = if acknowledged.len().is_multiple_of(2) { 2 } else { 1_024 };
+        let settles_late = attempted.len().is_multiple_of(2);
+        let config = Config { settles_late, openings_max, ..config(self.mode.unwrap_or(0)) };
         disk.set_capacity(None);
         let (journal, _) = told(open_at(disk, clock, 99, &config))?;
         let found = read(&journal)?;

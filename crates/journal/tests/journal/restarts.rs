@@ -4,7 +4,7 @@ use assent_journal::{Config, Log, Ticket};
 use assent_kind::Kind;
 use assent_sim::{SimDisk, Survival};
 
-use super::stage::{all, bytes, in_two_files, open, payloads, put, segments, small};
+use super::stage::{FOLDER, all, bytes, in_two_files, open, payloads, put, segments, small};
 
 fn configs() -> [Config; 3] {
     [small(), Config { direct: false, ..small() }, Config { max_elapsed_sync_time: 10, ..small() }]
@@ -147,4 +147,65 @@ fn what_is_longer_than_a_segment_that_is_left_of_a_smaller_log_size_is_found() {
             assert!(payloads(&*open(&disk, 3, &after).unwrap().0) == expected, "{longer} behind {first}, opened again");
         }
     }
+}
+
+/// Rows of the list of openings, which takes no more than 32,768.
+fn openings(disk: &SimDisk) -> usize {
+    let file = bytes(disk, &format!("{FOLDER}/epochs"));
+    let (frame, _) = assent_frame::parse(&file, assent_frame::PAYLOAD_BYTES_MAX).unwrap().unwrap();
+    frame.payload.len() / 32
+}
+
+/// What was written: one entry by each of 32,768 processes. What the user saw: the folder could be opened to be read only. The entries of all
+/// stood in one segment, which nothing trimmed.
+#[test]
+fn openings_that_write_little_each_do_not_fill_their_list() {
+    for config in configs() {
+        for openings_max in [2, 7] {
+            let config = Config { openings_max, settles_late: openings_max == 7, ..config.clone() };
+            let disk = SimDisk::new();
+            let mut expected: Vec<Vec<u8>> = Vec::new();
+            for round in 0..90_u8 {
+                let (journal, recovery) = open(&disk, u64::from(round), &config).unwrap();
+                assert_eq!(payloads(&*journal), expected);
+                assert!(!recovery.may_have_lost, "{recovery:?}");
+                // Every tenth one is longer than a buffer.
+                expected.push(vec![round; if round % 10 == 9 { 12_000 } else { 40 }]);
+                put(&*journal, &expected[usize::from(round)]);
+                match round % 3 {
+                    0 => journal.close().unwrap(),
+                    1 => drop(journal),
+                    _ => {
+                        journal.sync().unwrap();
+                        drop(journal);
+                        disk.cut_power(Survival::Nothing);
+                    }
+                }
+                disk.kill();
+                assert!(openings(&disk) <= usize::try_from(openings_max).unwrap() + 1, "{} rows", openings(&disk));
+            }
+        }
+    }
+}
+
+/// Without room for a copy nothing is laid anew, and nothing else fails of it.
+#[test]
+fn an_open_that_finds_no_room_to_lay_many_openings_anew_goes_on_without() {
+    let disk = SimDisk::new();
+    let (few, many) = (Config { openings_max: 3, ..small() }, small());
+    for round in 0..6_u8 {
+        let (journal, _) = open(&disk, u64::from(round), &many).unwrap();
+        put(&*journal, &[round; 40]);
+        journal.close().unwrap();
+    }
+    assert_eq!(openings(&disk), 6);
+    disk.set_capacity(Some(disk.used_bytes() + 2 * 8192));
+    let (journal, _) = open(&disk, 6, &few).unwrap();
+    put(&*journal, &[6; 40]);
+    journal.close().unwrap();
+    assert_eq!(openings(&disk), 7);
+    disk.set_capacity(None);
+    let (journal, _) = open(&disk, 7, &few).unwrap();
+    assert_eq!(payloads(&*journal), (0..7).map(|number| vec![number; 40]).collect::<Vec<_>>());
+    assert_eq!(openings(&disk), 2, "the last one of before, and this one");
 }

@@ -100,7 +100,7 @@ fn what_is_compacted_of_a_real_journal_is_found_at_its_addresses() {
 }
 
 fn unknown() -> VaultError {
-    VaultError::Ledger { place: 7, what: "it cannot be read".to_owned(), kind: Kind::Unavailable }
+    VaultError::Ledger { place: 7, what: "it cannot be read".to_owned(), kind: Kind::Unavailable, short: false }
 }
 
 /// A ledger that is asked for many keys in their order, and fails behind the first so many.

@@ -7,6 +7,7 @@ use assent_frame::Malformed;
 use assent_ids::Lsn;
 use assent_journal::JournalError;
 use assent_kind::Kind;
+use assent_world::is_short;
 
 use crate::vault::Address;
 
@@ -37,9 +38,10 @@ pub(crate) enum VaultError {
     /// What was to be compacted is damaged, or was not opened: at this place, or behind it in the same cell.
     #[error("{what}")]
     Unreadable { place: u64, what: String, kind: Kind },
-    /// What was to be compacted could not be read this time, at this place or behind it in the same cell.
+    /// What was to be compacted could not be read this time, at this place or behind it in the same cell: for want of descriptors or memory, if that is
+    /// said.
     #[error("{what}")]
-    Unread { place: u64, what: String, kind: Kind },
+    Unread { place: u64, what: String, kind: Kind, short: bool },
     /// The journal begins behind a place that no volume holds.
     #[error("the journal from LSN {from} to {to} is missing, and no volume holds it")]
     Missing { from: u64, to: u64 },
@@ -48,10 +50,10 @@ pub(crate) enum VaultError {
     Stopped,
     /// The ledger could not answer whether what stands at this place lives.
     #[error("what lives is not known: {what}")]
-    Ledger { place: u64, what: String, kind: Kind },
+    Ledger { place: u64, what: String, kind: Kind, short: bool },
     /// The disk refused.
     #[error("{doing} {path}: {error}")]
-    Disk { doing: &'static str, path: String, error: String, kind: Kind },
+    Disk { doing: &'static str, path: String, error: String, kind: Kind, short: bool },
 }
 
 impl VaultError {
@@ -74,6 +76,15 @@ impl VaultError {
         matches!(self, Self::Disk { doing, kind: Kind::Unavailable, .. } if *doing == OPENING)
     }
 
+    /// Whether the process or the machine had no descriptor or no memory left: that says nothing of what was to be read.
+    pub(crate) const fn is_short(&self) -> bool {
+        match self {
+            Self::Journal(error) => error.is_short(),
+            Self::Unread { short, .. } | Self::Ledger { short, .. } | Self::Disk { short, .. } => *short,
+            _ => false,
+        }
+    }
+
     /// Said of the place where it was found: no compaction takes that again.
     pub(crate) fn unreadable(&self, place: u64) -> Self {
         Self::Unreadable { place, what: self.to_string(), kind: self.kind() }
@@ -83,7 +94,7 @@ impl VaultError {
     pub(crate) fn found_at(self, place: u64) -> Self {
         match self.kind() {
             Kind::Corrupt | Kind::NotFound => self.unreadable(place),
-            kind => Self::Unread { place, what: self.to_string(), kind },
+            kind => Self::Unread { place, what: self.to_string(), kind, short: self.is_short() },
         }
     }
 
@@ -98,6 +109,7 @@ impl VaultError {
             io::ErrorKind::NotFound => Kind::NotFound,
             _ => Kind::Unavailable,
         };
-        Self::Disk { doing, path: path.display().to_string(), error: error.to_string(), kind }
+        let (path, short) = (path.display().to_string(), is_short(error));
+        Self::Disk { doing, path, error: error.to_string(), kind, short }
     }
 }

@@ -40,7 +40,8 @@ pub struct Counts {
 }
 
 fn disk_error(error: &std::io::Error) -> JournalError {
-    JournalError::Disk { doing: "test", path: "log".to_owned(), error: error.to_string(), kind: Kind::Unavailable }
+    let (path, error) = ("log".to_owned(), error.to_string());
+    JournalError::Disk { doing: "test", path, error, kind: Kind::Unavailable, short: false }
 }
 
 fn closed() -> JournalError {

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use assent_journal::{Journal, Log};
 use assent_kind::Kind;
@@ -94,6 +95,28 @@ fn a_disk_that_fills_with_what_was_overwritten_takes_writes_as_long_as_anybody_c
         let value = number.to_le_bytes().repeat(112);
         assert_eq!(store.kv.get(0, &(number % 6).to_be_bytes()), Ok(Some(value)));
     }
+}
+
+/// What was written: six keys again and again, beside somebody who reads as of a moment and rests. What the user saw: the disk was full, and stayed so for
+/// as long as that reader may rest. It kept a part of a disk of which all together was less than leases may keep.
+#[test]
+fn a_reader_keeps_no_room_that_writers_on_a_full_disk_lack() {
+    let disk = SimDisk::new();
+    disk.set_capacity(Some(CAPACITY));
+    let mut store = open(&disk, 1, SEGMENT_BYTES).unwrap();
+    let write = |store: &mut Store, number: u64| {
+        store.write(Op::put(0, &(number % 6).to_be_bytes(), &number.to_le_bytes().repeat(112)))
+    };
+    (0..100).for_each(|number| write(&mut store, number).unwrap());
+    let lease = store.kv.lease(Duration::from_secs(3600));
+    assert!(lease.get(0, &0_u64.to_be_bytes()).unwrap().is_some());
+    (100..6000).for_each(|number| write(&mut store, number).unwrap());
+    let ended = lease.get(0, &0_u64.to_be_bytes()).unwrap_err();
+    assert!(ended.to_string().contains("room that a full disk lacks"), "{ended}");
+    // What rests on nothing that would go is not ended.
+    let lease = store.kv.lease(Duration::from_secs(3600));
+    store.turn();
+    assert!(lease.get(0, &0_u64.to_be_bytes()).unwrap().is_some());
 }
 
 #[test]

@@ -55,6 +55,32 @@ fn overwrite(kv: &Kv, rounds: u64) -> Vec<KvError> {
     errors
 }
 
+/// What was written: nothing more than usual, while the machine had no descriptors for some seconds. What the user saw: a stretch that cannot be read, and
+/// values in it that no compaction takes until the next start. That there was no descriptor was taken for a word about the file.
+#[test]
+fn want_of_descriptors_sets_nothing_aside() {
+    let (house, model) = filled();
+    let all = stopped(house);
+    let mut short = 0;
+    // Of the calls of a compaction that open a file each is refused, four times in a row.
+    for nth in 1..=6 {
+        let disk = all.copy();
+        let kv = opened(&disk).unwrap();
+        settle(&kv);
+        for _ in 0..4 {
+            disk.inject(Call::of(Operation::Open, nth), Fault::Descriptors);
+            let refused = kv.compact_once(&AtOnce);
+            short += u32::from(refused.is_err());
+        }
+        // Those that nobody has met yet come now.
+        while kv.compact_once(&AtOnce) != Ok(false) {}
+        let stats = kv.stats();
+        assert!(stats.unreadable_stretches == 0 && stats.compactions > 0, "{nth}: {stats:?}");
+        super::faults::holds(&kv, &model);
+    }
+    assert!(short >= 8, "{short}");
+}
+
 #[test]
 fn a_sector_that_the_disk_refuses_to_read_is_left_alone_and_the_others_are_compacted() {
     let (house, _) = filled();

@@ -431,6 +431,46 @@ fn a_rebuild_waits_for_the_log_and_holds_what_was_neither_deleted_nor_erased() {
     }
 }
 
+/// What was written: a map's manifests are lost, and whoever builds it anew is killed, again and again. What the user saw in the end: no room for
+/// the next attempt. The files of each before it stayed: a damaged map is not opened, and only an open removed them.
+#[test]
+fn rebuilds_that_were_killed_leave_nothing_to_the_next() {
+    let disk = SimDisk::new();
+    let (runs, _, accounts) = open(&disk, small()).unwrap();
+    runs.apply(1, &[put(b"a", b"1")]).unwrap();
+    runs.rotate(1);
+    settle(&runs, &accounts);
+    drop(runs);
+    for name in ["manifest-a", "manifest-b"] {
+        disk.unlink(&Path::new(FOLDER).join(name)).unwrap();
+    }
+    let config = || Config { bulk_bytes: 4 << 10, ..small() };
+    let fill = || {
+        let mut bulk = Bulk::new(Arc::new(disk.clone()), FOLDER.as_ref(), config()).unwrap();
+        for number in 0..500_u64 {
+            bulk.add(&Entry { key: &number.to_be_bytes(), seq: 1, value: Some(b"value") }).unwrap();
+        }
+        bulk
+    };
+    let mut files = Vec::new();
+    for _ in 0..5 {
+        assert!(matches!(open(&disk, small()), Err(RunsError::Damaged { .. })));
+        std::mem::forget(fill());
+        disk.kill();
+        files.push(disk.list(FOLDER.as_ref()).unwrap().len());
+    }
+    assert!(files[0] > 3 && files == vec![files[0]; 5], "{files:?}");
+    // And none to a map that is opened.
+    accounts.durable.store(9, std::sync::atomic::Ordering::SeqCst);
+    assert_eq!(fill().finish(&[], 9, &accounts, &AtOnce), Ok(true));
+    std::mem::forget(fill());
+    disk.kill();
+    let (runs, ..) = open(&disk, small()).unwrap();
+    assert!(runs.get(&7_u64.to_be_bytes()).unwrap().is_some());
+    let names = disk.list(FOLDER.as_ref()).unwrap();
+    assert!(names.iter().all(|name| !name.ends_with(".part")), "{names:?}");
+}
+
 #[test]
 fn an_open_that_settles_late_changes_nothing_until_something_is_committed() {
     let disk = SimDisk::new();
