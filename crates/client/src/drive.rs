@@ -53,6 +53,8 @@ impl<'d, 'r> Drive<'d, 'r> {
     /// From the application's word to rest, with retries for branches that could not be told.
     pub(crate) fn run(mut self, word: Event, retries: &Retries) -> Result<Ended, StepError> {
         let driven = self.rounds(word, retries);
+        // What a connection that is let go knows of its branch is gone with it.
+        let left = driven.as_ref().map_or_else(|_| Vec::new(), |report| self.given_up(report));
         match &driven {
             // Before recovery is told that they are its own.
             Ok(report) if !is_in_doubt(report) => report.unfinished.iter().for_each(|left| self.let_go(left.branch)),
@@ -60,7 +62,7 @@ impl<'d, 'r> Drive<'d, 'r> {
             Ok(_) | Err(_) => self.seats.iter().for_each(|seat| lock(seat).resource.let_go()),
         }
         let report = driven?;
-        self.leave(&report);
+        self.leave(&report, left);
         Ok((report, self.doubt))
     }
 
@@ -85,13 +87,19 @@ impl<'d, 'r> Drive<'d, 'r> {
         Ok(report)
     }
 
+    /// The branches that nobody decided about and that could not be told.
+    fn given_up(&self, report: &Report) -> Vec<BranchRecord> {
+        let gave_up = report.decided.is_none() && !is_in_doubt(report);
+        let unfinished = report.unfinished.iter().filter(|_| gave_up);
+        unfinished.filter_map(|left| self.record(left.branch)).collect()
+    }
+
     /// What stays behind is recovery's: say so.
-    fn leave(&self, report: &Report) {
-        let gave_up = report.decided.is_none() && !report.unfinished.is_empty() && !is_in_doubt(report);
+    fn leave(&self, report: &Report, branches: Vec<BranchRecord>) {
+        let gave_up = !branches.is_empty();
         if gave_up {
             // Presumed abort needs no decision, but with one recovery need not wait for this client's end. If it cannot
             // be told, recovery waits.
-            let branches = report.unfinished.iter().filter_map(|left| self.record(left.branch)).collect();
             let first = !self.has_asked;
             _ = self.decider.decide(&Decision { tx: self.tx, outcome: Outcome::RolledBack, first, branches });
         }

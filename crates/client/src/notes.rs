@@ -3,11 +3,14 @@
 //! Walk: [`Notes::finished`], [`Notes::acknowledged`] and [`Notes::heuristic`] note · [`Notes::take`] gives what goes with
 //! the next message · [`Notes::proven`]: an answer to a later message came back, so they arrived · [`Notes::lost`]: the
 //! connection ended, they go again · [`Notes::restarted`]: the coordinator did, and may have lost what it had not yet
-//! written. Telling twice does no harm.
+//! written. Telling twice does no harm, but for a heuristic outcome, which a person may have seen to and had forgotten: it goes again
+//! only while a restart may have lost it.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use assent_ids::{Incarnation, TxId};
+use assent_world::Moment;
 use assent_xa::{Decision, Deviation, Outcome, Voted};
 
 /// Beyond, notes are dropped: the coordinator then remembers until this client is gone.
@@ -16,6 +19,9 @@ const NOTES_MAX: usize = 65_536;
 /// So many that arrived are kept for a restart of the coordinator. Beyond, it remembers what it lost until this client
 /// is gone.
 const PROVEN_MAX: usize = 4_096;
+
+/// What has arrived is durable by then, many times over: a coordinator makes it so with the next decision or tick.
+const LAZY_MAX: Duration = Duration::from_secs(60);
 
 /// So many votes wait for a message; beyond, and when a connection ends, history lacks them.
 const BALLOTS_MAX: usize = 1_024;
@@ -71,7 +77,8 @@ impl Told {
 
 #[derive(Debug)]
 enum Note {
-    Strayed(Strayed),
+    /// And since when it is known to have arrived.
+    Strayed(Strayed, Moment),
     Finished(TxId),
     Acknowledged(TxId),
 }
@@ -167,24 +174,26 @@ impl Notes {
         self.next.number
     }
 
-    /// Everything taken before that number has arrived.
-    pub(crate) fn proven(&mut self, number: u64) {
+    /// Everything taken before that number has arrived by now.
+    pub(crate) fn proven(&mut self, number: u64, now: Moment) {
         while let Some(batch) = self.flying.pop_front_if(|batch| batch.number < number) {
             self.count -= batch.told.len();
             // A restarted coordinator learns from the row what it lost.
             let Told { strayed, finished, acknowledged, ballots: _, noted: _ } = batch.told;
-            let first = strayed.into_iter().map(Note::Strayed).chain(acknowledged.into_iter().map(Note::Acknowledged));
-            self.proven.extend(first.chain(finished.into_iter().map(Note::Finished)));
+            self.proven.extend(strayed.into_iter().map(|it| Note::Strayed(it, now)));
+            self.proven.extend(acknowledged.into_iter().map(Note::Acknowledged));
+            self.proven.extend(finished.into_iter().map(Note::Finished));
         }
         let old = self.proven.len().saturating_sub(PROVEN_MAX);
         self.proven.drain(..old);
     }
 
-    /// What arrived goes again: the coordinator keeps it lazily, so its restart may have lost it.
-    pub(crate) fn restarted(&mut self) {
+    /// What arrived goes again: the coordinator, last heard of then, keeps it lazily, so its restart may have lost it.
+    pub(crate) fn restarted(&mut self, heard: Moment) {
         for note in std::mem::take(&mut self.proven) {
             match note {
-                Note::Strayed(strayed) => self.heuristic(strayed),
+                Note::Strayed(strayed, since) if heard.since(since) <= LAZY_MAX => self.heuristic(strayed),
+                Note::Strayed(..) => {}
                 Note::Finished(tx) => self.finished(tx),
                 Note::Acknowledged(tx) => self.acknowledged(tx),
             }
@@ -210,6 +219,8 @@ mod tests {
     const ME: Incarnation = Incarnation { epoch: Epoch(1), number: 1 };
     const OTHER: Incarnation = Incarnation { epoch: Epoch(1), number: 2 };
 
+    const NOW: Moment = Moment(5);
+
     /// Finished and acknowledged.
     fn told(finished: Vec<TxId>, acknowledged: Vec<TxId>) -> Option<Told> {
         Some(Told { finished, acknowledged, ..Told::default() })
@@ -228,10 +239,10 @@ mod tests {
         let first = notes.number();
         notes.finished(tx(ME, 3));
         assert_eq!(notes.take(ME), told(vec![tx(ME, 3)], vec![]));
-        notes.proven(first);
+        notes.proven(first, NOW);
         notes.lost();
         assert_eq!(notes.take(ME), told(vec![tx(ME, 3)], vec![]), "only the second batch goes again");
-        notes.proven(notes.number());
+        notes.proven(notes.number(), NOW);
         assert!(notes.is_empty());
         notes.lost();
         assert_eq!(notes.take(ME), None);
@@ -243,18 +254,18 @@ mod tests {
         notes.finished(tx(ME, 1));
         notes.acknowledged(tx(ME, 2));
         _ = notes.take(ME);
-        notes.proven(notes.number());
+        notes.proven(notes.number(), NOW);
         assert_eq!(notes.take(ME), None, "a lost connection alone is no reason");
-        notes.restarted();
+        notes.restarted(NOW);
         assert_eq!(notes.take(ME), told(vec![tx(ME, 1)], vec![tx(ME, 2)]));
-        notes.proven(notes.number());
+        notes.proven(notes.number(), NOW);
         let many = u64::try_from(PROVEN_MAX).unwrap();
         for counter in 0..many {
             notes.finished(tx(ME, 10 + counter));
             _ = notes.take(ME);
         }
-        notes.proven(notes.number());
-        notes.restarted();
+        notes.proven(notes.number(), NOW);
+        notes.restarted(NOW);
         let last = (0..many).map(|counter| tx(ME, 10 + counter)).collect();
         assert_eq!(notes.take(ME), told(last, vec![]), "the last ones, and not more");
     }
@@ -265,7 +276,7 @@ mod tests {
         notes.finished(tx(OTHER, 1));
         notes.finished(tx(ME, 1));
         assert_eq!(notes.take(ME), told(vec![tx(ME, 1)], vec![]));
-        notes.proven(notes.number());
+        notes.proven(notes.number(), NOW);
         assert!(notes.is_empty());
         for counter in 0..=70_000 {
             notes.finished(tx(ME, counter));
@@ -283,16 +294,16 @@ mod tests {
         assert_eq!((first.ballots, first.finished), (vec![ballots(1)], vec![tx(ME, 1)]));
         notes.lost();
         assert_eq!(notes.take(ME), told(vec![tx(ME, 1)], vec![]), "nobody knows whether they arrived");
-        notes.proven(notes.number());
-        notes.restarted();
+        notes.proven(notes.number(), NOW);
+        notes.restarted(NOW);
         assert_eq!(notes.take(ME), told(vec![tx(ME, 1)], vec![]));
-        notes.proven(notes.number());
+        notes.proven(notes.number(), NOW);
         (0..2_000).for_each(|counter| notes.voted(ballots(counter)));
         assert_eq!(notes.take(ME).map(|told| told.ballots.len()), Some(BALLOTS_MAX));
         notes.voted(ballots(1));
         notes.lost();
         assert_eq!(notes.take(ME).map(|told| told.ballots.len()), Some(1), "those that were not sent");
-        notes.proven(notes.number());
+        notes.proven(notes.number(), NOW);
         assert!(notes.is_empty());
     }
 
@@ -306,9 +317,9 @@ mod tests {
         assert_eq!((first.noted.as_slice(), first.finished.len()), (&[noted()][..], 1));
         notes.lost();
         assert_eq!(notes.take(ME), Some(first));
-        notes.proven(notes.number());
+        notes.proven(notes.number(), NOW);
         assert!(notes.is_empty());
-        notes.restarted();
+        notes.restarted(NOW);
         assert_eq!(notes.take(ME), told(vec![tx(ME, 1)], vec![]));
         notes.noted(Decision { tx: tx(OTHER, 1), ..noted() });
         assert_eq!(notes.take(ME), None, "a fenced client's is recovery's to find");
@@ -324,9 +335,19 @@ mod tests {
         assert_eq!((first.strayed.as_slice(), first.acknowledged.len()), (&[strayed()][..], 1));
         notes.lost();
         assert_eq!(notes.take(ME), Some(first.clone()), "the connection ended");
-        notes.proven(notes.number());
-        notes.restarted();
+        notes.proven(notes.number(), NOW);
+        notes.restarted(NOW);
         assert_eq!(notes.take(ME), Some(first), "the coordinator may have lost it");
+        // A person may have had it forgotten, of a coordinator that has long kept it.
+        notes.proven(notes.number(), NOW);
+        notes.restarted(NOW.after(LAZY_MAX));
+        let again = notes.take(ME).unwrap();
+        assert_eq!((again.strayed.len(), again.acknowledged.len()), (1, 1), "at the limit");
+        notes.proven(notes.number(), NOW);
+        notes.restarted(NOW.after(LAZY_MAX + Duration::from_micros(1)));
+        assert_eq!(notes.take(ME), told(vec![], vec![tx(ME, 1)]), "one beyond");
+        notes.heuristic(strayed());
+        _ = notes.take(ME);
         notes.lost();
         assert_eq!(notes.take(OTHER), None, "a fenced client's branches are recovery's to see");
         assert!(notes.is_empty());

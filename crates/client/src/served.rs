@@ -179,7 +179,7 @@ impl Served {
         }
         state.node = Some(node);
         state.version = link.welcome().version;
-        state.heard = Some(begun);
+        let heard = state.heard.replace(begun);
         state.trust = Duration::from_millis(u64::from(link.welcome().limits.client_lost_ms) / 2);
         if state.session.is_none_or(|mine| mine.incarnation != session.incarnation) {
             state.counter = 0;
@@ -187,7 +187,7 @@ impl Served {
         state.session = Some(session);
         state.notes.lost();
         if state.epoch.replace(epoch).is_some_and(|before| before != epoch) {
-            state.notes.restarted();
+            state.notes.restarted(heard.unwrap_or_default());
         }
         let line = Line { link: Arc::new(link), session };
         state.line = Some(line.clone());
@@ -209,8 +209,9 @@ impl Served {
         let arrived = line.link.request(request);
         match &arrived {
             Ok(_) => {
+                let now = self.clock.now();
                 let mut state = self.state();
-                state.notes.proven(told);
+                state.notes.proven(told, now);
                 state.heard = state.heard.max(Some(sent));
             }
             Err(LinkError::Unavailable { .. } | LinkError::InDoubt { .. }) => {

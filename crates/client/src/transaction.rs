@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use assent_ids::{Branch, Mark, NodeId, ResourceId, TxId, Xid};
 use assent_kind::Kind;
-use assent_xa::{Cause, Event, Native, Outcome, Report, Resource, Verdict, Voted};
+use assent_xa::{BRANCHES_MAX, Cause, Event, Native, Outcome, Report, Resource, Verdict, Voted};
 
 use crate::drive::{Drive, Ended, broken};
 use crate::seat::{Enlisted, Seat, Shared, lock};
@@ -135,8 +135,8 @@ impl<'r> Transaction<'r> {
     /// Receives the starts that nobody worked behind; branches that surely did not start are let go.
     fn starts(&mut self) -> Result<(), WorkError> {
         let mut outcome = Ok(());
-        if self.seats.len() > usize::from(u16::MAX) {
-            let message = format!("{} branches; a transaction has at most {}", self.seats.len(), u16::MAX);
+        if self.seats.len() > BRANCHES_MAX {
+            let message = format!("{} branches; a transaction has at most {BRANCHES_MAX}", self.seats.len());
             let native = Native { code: String::new(), message };
             let reply = assent_xa::Reply::Refused(Kind::Invalid, native);
             outcome = Err(WorkError::NotStarted { resource: "the last".to_owned(), reply });

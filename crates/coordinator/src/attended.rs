@@ -52,8 +52,17 @@ pub(crate) enum Claim {
     Ours,
     /// Another process has it.
     Theirs(Native),
+    /// Given up to a process that has others, and not asked for since: that one may have it, and be at work.
+    Left,
     /// It could not be asked, or the connection that had it is gone.
     Unknown,
+}
+
+impl Claim {
+    /// Another process is believed to have it, until the resource itself says otherwise.
+    pub(crate) const fn is_anothers(&self) -> bool {
+        matches!(self, Self::Theirs(_) | Self::Left)
+    }
 }
 
 #[derive(Debug)]
@@ -140,23 +149,30 @@ impl Attended {
         self.posts.values().find_map(|post| post.stranger.as_ref())
     }
 
-    /// How a claim went. Whether that is the first rival.
+    /// How a claim went. Whether that is the first rival, or the last one has gone: the others are to look.
     pub(crate) fn claimed(&mut self, resource: ResourceId, claim: Claim, now: Moment) -> bool {
+        let had_rival = self.rivals().next().is_some();
         if let Some(post) = self.posts.get_mut(&resource) {
             post.claim = claim;
         }
         let is_clear = |post: &Post| matches!(post.claim, Claim::Ours | Claim::Unknown);
         self.is_clear = self.posts.values().all(is_clear);
-        let (before, is_rivalled) = (self.rivalled_since, self.rivals().next().is_some());
-        self.rivalled_since = is_rivalled.then(|| before.unwrap_or(now));
-        is_rivalled && before.is_none()
+        let has_rival = self.rivals().next().is_some();
+        // Not while something is left alone: two that have half each, and leave it to each other, meet again in the order of the resources.
+        self.rivalled_since = has_rival.then(|| self.rivalled_since.unwrap_or(now));
+        had_rival != has_rival
+    }
+
+    /// Whether another process is believed to resolve somewhere.
+    pub(crate) fn is_rivalled(&self) -> bool {
+        self.posts.values().any(|post| post.claim.is_anothers())
     }
 
     /// Where another process of this node is at work, and what the resource says of it.
     pub(crate) fn rivals(&self) -> impl Iterator<Item = (&str, &Native)> {
         self.posts.values().filter_map(|post| match &post.claim {
             Claim::Theirs(native) => Some((post.name.as_str(), native)),
-            Claim::Unasked | Claim::Ours | Claim::Unknown => None,
+            Claim::Unasked | Claim::Ours | Claim::Left | Claim::Unknown => None,
         })
     }
 
@@ -220,6 +236,10 @@ impl Attended {
         }
         if let Some((name, _)) = self.rivals().next() {
             return Some(rivalled(name));
+        }
+        if let Some(left) = self.posts.values().find(|post| post.claim == Claim::Left) {
+            let name = &left.name;
+            return Some(format!("the claim at resource {name} was left to another process, and is asked for again"));
         }
         if now.since(self.since) > FIRST_PASS_MAX {
             return None;

@@ -98,8 +98,8 @@ impl Coordinator {
         self.decide_strictly(pending)
     }
 
-    /// A person has seen to the branches of this transaction that ended on their own: it may be forgotten, and their
-    /// resources may forget them. Durable on return.
+    /// A person has seen to the branches of this transaction that ended on their own: once its client knows its outcome, or is fenced, it is forgotten,
+    /// and their resources forget them. Durable on return.
     ///
     /// # Errors
     /// `Invalid` as for [`Coordinator::force`]; `NotFound` if no branch of it waits for a person; as the log says, then
@@ -118,7 +118,6 @@ impl Coordinator {
             // Under the same lock: a checkpoint laid behind the word must not bring back what it let go.
             _ = state.unlaid.remove(&tx);
             state.table.clear_heuristics(tx);
-            state.table.acknowledge_for_client(tx);
             ticket
         };
         self.log.wait_durable(ticket).map_err(|error| in_doubt(&error))

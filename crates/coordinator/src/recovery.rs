@@ -129,12 +129,14 @@ impl Coordinator {
     }
 
     pub(crate) fn is_rivalled(&self) -> bool {
-        self.state().attended.rivals().next().is_some()
+        self.state().attended.is_rivalled()
     }
 
     /// Decides rollback of what is seen prepared, unless it is decided already. Nobody is told before it is waited for.
     pub(crate) fn abort_begin(&self, tx: TxId, by: By) -> Result<Pending, DecideError> {
-        let seen = self.state().attended.seen(tx).map(|(_, branches)| records(branches)).unwrap_or_default();
+        let mut seen = self.state().attended.seen(tx).map(|(_, branches)| records(branches)).unwrap_or_default();
+        // Those beyond are told what their transaction was told, too.
+        seen.truncate(BRANCHES_MAX);
         self.decide_abort_begin(tx, by, &seen)
     }
 

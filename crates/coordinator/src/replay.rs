@@ -89,7 +89,6 @@ impl Replay {
             Record::Client(_, incarnation, label) => self.before.name(vec![(incarnation, label)]),
             Record::Operator(word) if word.action == Action::Forget => {
                 self.table.clear_heuristics(word.tx);
-                self.table.replay_acknowledged(word.tx);
             }
             // The decision that follows is its effect.
             Record::Operator(_) => {}

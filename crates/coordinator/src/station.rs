@@ -110,7 +110,9 @@ impl Station {
     /// Gives the claim up, and does not ask for it before that time.
     pub(crate) fn yield_to(&mut self, name: &str, now: Moment) {
         self.drop_links();
-        self.claim = Claim::Unknown;
+        // What could not be asked was nobody's to leave.
+        let was_ours = self.claim == Claim::Ours || self.claim.is_anothers();
+        self.claim = if was_ours { Claim::Left } else { Claim::Unknown };
         self.not_before = now.after(RIVAL_PAUSE_MIN);
         self.trouble = Some((Kind::Conflict, Native { code: String::new(), message: rivalled(name) }));
     }
@@ -264,8 +266,8 @@ impl Station {
 
     fn fail(&mut self, trouble: Trouble, now: Moment) {
         self.drop_links();
-        // A rival that was seen is believed to be there until the resource itself says otherwise.
-        if !matches!(self.claim, Claim::Theirs(_)) {
+        // A rival is believed to be there until the resource itself says otherwise.
+        if !self.claim.is_anothers() {
             self.claim = Claim::Unknown;
         }
         self.failures = self.failures.saturating_add(1);

@@ -252,14 +252,6 @@ impl Table {
         }
     }
 
-    /// A person, not the client, knows the outcome: that is enough for forgetting it.
-    pub(crate) fn acknowledge_for_client(&mut self, tx: TxId) {
-        if let Some(entry) = self.entries.get(&tx).filter(|entry| !entry.is_acknowledged) {
-            self.bygones.keep(tx, entry.outcome);
-        }
-        self.acknowledge(tx);
-    }
-
     /// What was decided of a forgotten transaction whose client never acknowledged it, if it is among the latest. For
     /// answers only: no decision may look here.
     pub(crate) fn bygone(&self, tx: TxId) -> Option<Outcome> {
@@ -375,13 +367,6 @@ impl Table {
     /// Replay: a record says that this is forgotten.
     pub(crate) fn replay_forgotten(&mut self, tx: TxId) {
         _ = self.remove(tx);
-    }
-
-    /// Replay: a person's word acknowledged it in its client's place.
-    pub(crate) fn replay_acknowledged(&mut self, tx: TxId) {
-        if let Some(entry) = self.entries.get_mut(&tx) {
-            entry.is_acknowledged = true;
-        }
     }
 
     /// Replay: a checkpoint replaces everything before it.

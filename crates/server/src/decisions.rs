@@ -24,7 +24,7 @@ pub(crate) fn decide(visit: &mut Visit<'_>, seat: Seat, decide: &Decide<'_>) {
     if let Some(stranger) = visit.shared.stranger(decide) {
         // Decided, it could never be finished after its client's death: nobody here could reach that resource.
         let message = format!(
-            "transaction {tx} has a branch in a resource (id {stranger}) that is not registered here; register it in \
+            "transaction {tx} has a branch, or its decision, in a resource (id {stranger}) that is not registered here; register it in \
              assent.toml under the name the application gives it"
         );
         return visit.error(Kind::Invalid, &message);
@@ -63,9 +63,10 @@ fn records(decide: &Decide<'_>) -> Vec<BranchRecord> {
     decide.branches.iter().map(record).collect()
 }
 
-/// A last resource has decided. One way: a transaction of somebody else is passed over.
+/// A last resource has decided. One way: a transaction of somebody else is passed over, and one that has to do with what is not registered.
 pub(crate) fn noted(shared: &Shared, client: Incarnation, noted: &Decide<'_>) {
-    let Some(coordinator) = shared.coordinator.as_ref().filter(|_| noted.tx.incarnation == client) else { return };
+    let is_its = noted.tx.incarnation == client && shared.stranger(noted).is_none();
+    let Some(coordinator) = shared.coordinator.as_ref().filter(|_| is_its) else { return };
     let (tx, outcome, branches) = (noted.tx, outcome(noted.outcome), records(noted));
     coordinator.noted(&Decision { tx, outcome, first: true, branches });
 }

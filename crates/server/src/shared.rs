@@ -70,11 +70,14 @@ impl Shared {
         (self.heartbeat_ms > 0).then(|| Duration::from_millis(u64::from(self.heartbeat_ms)) * HEARTBEATS_MISSED)
     }
 
-    /// A branch's resource that nobody has registered, if a commit has one.
+    /// A resource that nobody has registered, if a commit has a branch there or may be decided there.
     pub(crate) fn stranger(&self, decide: &assent_wire::Decide<'_>) -> Option<ResourceId> {
         let is_known = |id: ResourceId| self.registered.values().any(|known| *known == id);
         let commits = decide.outcome == assent_wire::Outcome::Committed;
-        decide.branches.iter().map(|branch| branch.resource).find(|id| commits && !is_known(*id))
+        let resources = |branch: &assent_wire::BranchRecord<'_>| {
+            [Some(branch.resource), branch.mark.map(|mark| mark.resource)].into_iter().flatten()
+        };
+        decide.branches.iter().flat_map(resources).find(|id| commits && !is_known(*id))
     }
 
     pub(crate) fn desk_failed(&self, why: String) {

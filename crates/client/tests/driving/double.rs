@@ -33,6 +33,8 @@ pub(crate) struct Double {
     /// Whether it would rather work in `receive`.
     pub(crate) defers: bool,
     pub(crate) work: u32,
+    /// What its connection knows of its vote, until that is let go.
+    pub(crate) witness: Vec<u8>,
 }
 
 impl Double {
@@ -55,6 +57,7 @@ impl Double {
             xid: None,
             defers: false,
             work: 0,
+            witness: Vec::new(),
         }
     }
 
@@ -134,7 +137,12 @@ impl Resource for Double {
         self.table
     }
 
+    fn witness(&mut self) -> Vec<u8> {
+        self.witness.clone()
+    }
+
     fn let_go(&mut self) {
+        self.witness.clear();
         assert_eq!(self.sent, None, "let go with an answer on its way");
         self.tale.tell(self.name, "let go");
     }

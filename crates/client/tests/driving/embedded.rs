@@ -268,6 +268,7 @@ fn a_branch_that_cannot_be_told_is_told_again_and_then_left_to_recovery() {
 fn a_rollback_that_cannot_be_told_is_decided_so_that_recovery_need_not_wait() {
     let house = house();
     let mut a = Double::stumbling("a", &house.tale, "rollback", 9, Reply::Lost(said("gone")));
+    a.witness = b"voted here".to_vec();
     let mut b = Double::stumbling("b", &house.tale, "prepare", 1, Reply::RolledBack(said("no")));
     let mut tx = house.client.begin().unwrap();
     tx.enlist(&mut a);
@@ -278,6 +279,9 @@ fn a_rollback_that_cannot_be_told_is_decided_so_that_recovery_need_not_wait() {
     let tale = house.tale.take();
     assert!(tale.ends_with("a rollback, a !, a let go"), "{tale}");
     assert_eq!(house.client.ask(error.tx).unwrap(), Known::RolledBack);
+    // Recovery asks by it whether the session that voted has gone.
+    let view = house.coordinator.show(error.tx).unwrap();
+    assert_eq!(view.branches[0].witness, b"voted here");
 }
 
 #[test]

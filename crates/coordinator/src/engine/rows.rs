@@ -78,10 +78,9 @@ pub(crate) fn plan(image: &Image, kind: u16, payload: &[u8]) -> Result<Vec<Chang
             Some(Record::Clients(census)) => clients(image, &census, payload),
             Some(Record::Client(_, incarnation, _)) => vec![Change::Put(client(incarnation, CLIENT), payload.to_vec())],
             Some(Record::Entry(entry)) => vec![Change::Put(tx_key(entry.tx), payload.to_vec())],
-            Some(Record::Operator(word)) if word.action == Action::Forget => again(image, word.tx, |table| {
-                table.clear_heuristics(word.tx);
-                table.replay_acknowledged(word.tx);
-            })?,
+            Some(Record::Operator(word)) if word.action == Action::Forget => {
+                again(image, word.tx, |table| table.clear_heuristics(word.tx))?
+            }
             Some(Record::Operator(_)) => Vec::new(),
             // A heuristic outcome is laid with all of its row; how else a branch was left is looked at again.
             Some(Record::Branch(_, _, note)) if !matches!(note.fate, Fate::Heuristic(..)) => Vec::new(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use assent_coordinator::{Agent, Config, Coordinator, Resolution};
-use assent_ids::{Incarnation, TxId};
+use assent_ids::{Incarnation, ResourceId, TxId};
 use assent_kind::Kind;
 use assent_sim::SimClock;
 use assent_xa::{BranchRecord, Connector, Decision, Outcome, Resource, Verb};
@@ -117,6 +117,22 @@ fn a_rival_is_believed_in_until_the_resource_itself_says_otherwise() {
 }
 
 #[test]
+fn a_resource_that_is_dead_behind_a_predecessors_claim_keeps_nobody_waiting_once_that_has_gone() {
+    let mut stand = Stand::new();
+    stand.dies();
+    let mut other = stand.banks[0].teller();
+    other.call(Verb::Claim(IDENTITY.node));
+    stand.banks[1].trouble(Some(Trouble::Dead));
+    stand.agent = agent(&stand);
+    // For more than a second: whoever is refused for so long gives all up.
+    (0..6).for_each(|_| _ = stand.round());
+    assert!(stand.coordinator.unclaimed().is_some());
+    drop(other);
+    (0..6).for_each(|_| _ = stand.round());
+    assert_eq!(stand.coordinator.unclaimed(), None, "the dead one was never ours to leave");
+}
+
+#[test]
 fn no_operator_decides_beside_another_process_of_this_node() {
     let mut stand = Stand::new();
     let lost = stand.coordinator.handshake("lost").unwrap();
@@ -213,5 +229,77 @@ fn of_two_processes_over_one_copied_folder_exactly_one_gets_to_commit() {
             outcomes.insert((vault.committed.len(), vault.rolled_back.len(), vault.prepared.len()));
         }
         assert_eq!(outcomes, BTreeSet::from([(1, 0, 0)]), "order {steps:04b}: no transaction is half done");
+    }
+}
+
+#[test]
+fn a_copy_that_gets_one_lost_claim_takes_nothing_before_it_has_asked_for_those_that_it_gave_up() {
+    let (log, clock) = (MemoryLog::new(), SimClock::new());
+    let banks: Vec<Bank> = NAMES.iter().map(|name| Bank::new(name)).collect();
+    let (first, second) = (log.copied(), log.copied());
+    let [mut worker, mut copy] = [&first, &second].map(|log| Copy::start(log, &clock, &banks, false));
+    worker.agent.claim();
+    let session = worker.coordinator.handshake("client").unwrap();
+    let mine = tx(&session, 1);
+    let xid = banks[0].prepare(IDENTITY.node, mine, 0);
+    for at in 0..60 {
+        copy.agent.attendants()[at % NAMES.len()].claim();
+        clock.advance(Duration::from_millis(60));
+    }
+    // The worker's connection to the lowest breaks, and the copy is first to ask there.
+    let low = copy.agent.attendants().iter().map(|one| one.name().to_owned()).min_by_key(|name| ResourceId::of(name));
+    let at = NAMES.iter().position(|name| Some(*name) == low.as_deref()).unwrap();
+    banks[at].vault().claims.clear();
+    clock.advance(Duration::from_secs(1));
+    copy.agent.attendants()[at].claim();
+    assert!(copy.coordinator.rivals().is_empty(), "nobody refuses it now");
+    let refused = copy.coordinator.handshake("client").unwrap_err();
+    assert_eq!(refused.kind(), Kind::Unavailable, "{refused}");
+    // Nor for as long as those cannot be asked.
+    for bank in &banks {
+        bank.trouble(Some(Trouble::Dead));
+    }
+    for _ in 0..4 {
+        clock.advance(Duration::from_secs(1));
+        (0..NAMES.len()).filter(|one| *one != at).for_each(|one| copy.agent.attendants()[one].claim());
+        copy.coordinator.tick().unwrap();
+        assert!(copy.coordinator.unclaimed().is_some(), "{:?}", copy.coordinator.unclaimed());
+    }
+    for bank in &banks {
+        bank.trouble(None);
+    }
+    clock.advance(Duration::from_secs(1));
+    (0..NAMES.len()).filter(|one| *one != at).for_each(|one| copy.agent.attendants()[one].claim());
+    assert!(!copy.coordinator.rivals().is_empty(), "the worker has them");
+    // What the worker's client has prepared is not taken for a branch of a client that the copy has fenced.
+    (0..4).for_each(|_| _ = copy.agent.round());
+    assert!(banks[0].vault().prepared.contains(&xid), "{:?}", banks[0].vault().rolled_back);
+}
+
+#[test]
+fn two_copies_with_half_of_the_claims_each_do_not_swap_them_for_ever() {
+    for steps in 0..64_u32 {
+        let (log, clock) = (MemoryLog::new(), SimClock::new());
+        let banks: Vec<Bank> = NAMES.iter().map(|name| Bank::new(name)).collect();
+        let (first, second) = (log.copied(), log.copied());
+        let mut predecessors: Vec<_> = banks.iter().map(Bank::teller).collect();
+        predecessors.iter_mut().for_each(|other| _ = other.call(Verb::Claim(IDENTITY.node)));
+        let mut copies = [&first, &second].map(|log| Copy::start(log, &clock, &banks, false));
+        let turn = |copies: &mut [Copy; 2], at: usize| {
+            let first = usize::try_from((steps >> (at % 6)) & 1).unwrap();
+            for copy in [first, 1 - first] {
+                copies[copy].agent.attendants()[at % NAMES.len()].claim();
+            }
+            clock.advance(Duration::from_millis(60));
+        };
+        (0..60).for_each(|at| turn(&mut copies, at));
+        // Both have been refused for long; then each is first at one.
+        drop(predecessors);
+        clock.advance(Duration::from_secs(1));
+        copies[0].agent.attendants()[0].claim();
+        copies[1].agent.attendants()[1].claim();
+        (0..600).for_each(|at| turn(&mut copies, at));
+        let has_all = |copy: &Copy| copy.coordinator.unclaimed().is_none();
+        assert_eq!(copies.iter().filter(|copy| has_all(copy)).count(), 1, "order {steps:06b}");
     }
 }

@@ -49,6 +49,22 @@ fn a_crowd_is_told_over_five_connections_and_decided_with_one_sync() {
     }
 }
 
+/// A decision names no more than 4,096 branches. Those beyond are told what their transaction was told.
+#[test]
+fn a_transaction_of_more_branches_than_a_decision_names_is_rolled_back_all_the_same() {
+    let mut stand = Stand::new();
+    let session = stand.coordinator.handshake("client").unwrap();
+    for number in 0..=4_096 {
+        stand.banks[0].prepare(IDENTITY.node, tx(&session, 1), number);
+    }
+    stand.coordinator.lost(session.incarnation);
+    stand.fence();
+    (0..6).for_each(|_| _ = stand.round());
+    assert_eq!(told(&stand.banks[0]), 4_097);
+    assert!(stand.banks[0].vault().prepared.is_empty());
+    assert_eq!(stand.coordinator.gauges().live, 0);
+}
+
 #[test]
 fn ten_thousand_branches_over_two_databases_are_finished_in_two_looks() {
     let mut stand = Stand::new();

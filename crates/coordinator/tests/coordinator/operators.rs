@@ -1,7 +1,7 @@
 //! A person decides, a branch goes its own way, and the log tells both, also after a restart.
 
 use assent_coordinator::history::{self, Filter, Past, State};
-use assent_coordinator::{Action, BRANCHES_MAX, By, Coordinator, Fate, Known, Operator};
+use assent_coordinator::{Action, BRANCHES_MAX, By, Config, Coordinator, Fate, Known, Operator};
 use assent_ids::{ResourceId, TxId};
 use assent_journal::Log;
 use assent_kind::Kind;
@@ -33,6 +33,36 @@ fn listed(coordinator: &Coordinator, tx: TxId) -> Option<(Heuristic, String, Opt
         Fate::Heuristic(heuristic, native) => Some((heuristic, native.code, branch.by)),
         _ => None,
     })
+}
+
+/// A person's word about a heuristic outcome is not that of the client, who may still ask.
+#[test]
+fn what_a_person_forgets_of_a_client_that_lives_is_not_decided_again() {
+    for restarts in [false, true] {
+        let mut stand = Stand::with(Config { prepared_ms_max: 1_000, ..Config::default() });
+        let session = stand.coordinator.handshake("client").unwrap();
+        let mine = tx(&session, 1);
+        stand.banks[0].prepare(IDENTITY.node, mine, 0);
+        stand.banks[0].trouble(Some(Trouble::Heuristic(Heuristic::Committed)));
+        // It takes its time, and recovery decides.
+        (0..5).for_each(|_| _ = stand.round());
+        assert_eq!(stand.coordinator.gauges().heuristic, 1);
+        stand.coordinator.forget(mine, &operator()).unwrap();
+        assert_eq!(stand.coordinator.gauges().heuristic, 0);
+        stand.banks[0].trouble(None);
+        (0..4).for_each(|_| _ = stand.round());
+        if restarts {
+            stand.restart(false);
+            stand.coordinator.resume(session.incarnation, session.secret).unwrap();
+            (0..4).for_each(|_| _ = stand.round());
+            assert_eq!(stand.coordinator.gauges().heuristic, 0, "it stays forgotten");
+        }
+        assert_eq!(stand.coordinator.decide(&commit(mine)), Ok(Outcome::RolledBack));
+        // Once it knows, nothing is kept.
+        stand.coordinator.acknowledged(mine);
+        (0..4).for_each(|_| _ = stand.round());
+        assert!(stand.coordinator.show(mine).is_none());
+    }
 }
 
 #[test]
@@ -149,7 +179,9 @@ fn a_heuristic_outcome_survives_every_restart_until_a_person_forgets_it() {
         stand.fence();
         (0..3).for_each(|_| _ = stand.round());
         stand.coordinator.tick().unwrap();
-        assert_eq!(stand.coordinator.ask(mine), Known::Unknown, "forgotten: {by:?}");
+        assert!(stand.coordinator.show(mine).is_none(), "forgotten: {by:?}");
+        // A client that is not known to know it is told all the same, should it come.
+        assert_eq!(stand.coordinator.ask(mine), Known::Committed, "{by:?}");
         let filter = Filter { state: Some(State::Heuristic), ..Filter::default() };
         if checkpoint_bytes > 1 {
             let past = told(&stand.log, &filter);

@@ -337,7 +337,7 @@ fn a_persons_word_about_a_heuristic_outcome_is_in_the_row() {
     stand.restart(false);
     assert_eq!(stand.coordinator.gauges().heuristic, 0);
     let view = stand.coordinator.show(mine).unwrap();
-    assert!(view.is_acknowledged && view.branches[0].fate == Fate::Cleared, "{view:?}");
+    assert!(!view.is_acknowledged && view.branches[0].fate == Fate::Cleared, "{view:?}: its client lives");
 }
 
 /// Where a last resource may have a row, each branch says so; the table took those bytes for the length of its witness, and no such

@@ -100,6 +100,14 @@ fn a_commit_with_a_branch_that_recovery_could_never_reach_is_refused() {
     assert!(message.contains(&stranger.to_string()), "{message}");
     assert_eq!(known(&street, tx), Known::Unknown, "nothing was decided");
     assert!(committer.decisions.request(&decide(Outcome::RolledBack)).is_ok(), "undoing is never refused");
+    // Nor is one taken that would be a row of such.
+    let mark = assent_ids::Mark { resource: stranger, table: 7, timeline: 1 };
+    let marked = assent_wire::BranchRecord { resource: assent_ids::ResourceId::of("a"), mark: Some(mark), ..branch };
+    let tx = committer.begin();
+    let decide = assent_wire::Decide { tx, outcome: Outcome::Committed, first: true, branches: vec![marked] };
+    let (kind, message) =
+        refusal(committer.decisions.request(&Request::Decide(decide)).and_then(|it| it.answer().map(drop)));
+    assert!(kind == Kind::Invalid && message.contains(&stranger.to_string()), "{message}");
 }
 
 #[test]
