@@ -160,6 +160,10 @@ impl Attended {
         let has_rival = self.rivals().next().is_some();
         // Not while something is left alone: two that have half each, and leave it to each other, meet again in the order of the resources.
         self.rivalled_since = has_rival.then(|| self.rivalled_since.unwrap_or(now));
+        if had_rival && !has_rival {
+            // What was not asked meanwhile is waited for anew.
+            self.since = now;
+        }
         had_rival != has_rival
     }
 
@@ -239,7 +243,9 @@ impl Attended {
         }
         if let Some(left) = self.posts.values().find(|post| post.claim == Claim::Left) {
             let name = &left.name;
-            return Some(format!("the claim at resource {name} was left to another process, and is asked for again"));
+            return Some(format!(
+                "the claim at resource {name} was left to another process of this node, and is asked for again once that resource answers"
+            ));
         }
         if now.since(self.since) > FIRST_PASS_MAX {
             return None;

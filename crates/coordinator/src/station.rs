@@ -110,9 +110,9 @@ impl Station {
     /// Gives the claim up, and does not ask for it before that time.
     pub(crate) fn yield_to(&mut self, name: &str, now: Moment) {
         self.drop_links();
-        // What could not be asked was nobody's to leave.
+        // What could not be asked was nobody's to leave, and is asked before anything is taken.
         let was_ours = self.claim == Claim::Ours || self.claim.is_anothers();
-        self.claim = if was_ours { Claim::Left } else { Claim::Unknown };
+        self.claim = if was_ours { Claim::Left } else { Claim::Unasked };
         self.not_before = now.after(RIVAL_PAUSE_MIN);
         self.trouble = Some((Kind::Conflict, Native { code: String::new(), message: rivalled(name) }));
     }

@@ -141,9 +141,7 @@ impl Journal {
     ) -> Result<(Arc<Self>, Recovery), JournalError> {
         let files = Files::new(disk);
         let (mut found, mut epochs) = examine(&files, folder, config.settles_late && cut.is_none())?;
-        if cut.is_none() {
-            restamp(&files, folder, &mut found, &epochs, &config)?;
-        }
+        let restamped = if cut.is_none() { restamp(&files, folder, &mut found, &epochs, &config)? } else { 0 };
         let is_late = config.settles_late && cut.is_none() && found.is_settled() && !epochs.is_full();
         let last = epochs.last();
         let epoch = last.map_or(1, |(epoch, _)| epoch.saturating_add(1)).saturating_add(config.epochs_skipped);
@@ -176,6 +174,7 @@ impl Journal {
         let archived = listing::list_archived(&*files.disk, folder, start, config.kept_until_released)?;
         let removable = archived.iter().filter(|segment| !segment.is_owned());
         let making = Making { archived_bytes: removable.map(|segment| segment.head.size).sum(), ..Making::default() };
+        let rescued = rescued.max(restamped);
         let recovery = report(&found, Epoch(epoch), last.map(|(_, opening)| opening), &*clock, start, rescued);
         let mut config = config;
         let core = core(&files, &segments, &found, &mut config)?;

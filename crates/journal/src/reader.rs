@@ -176,7 +176,9 @@ impl Source {
                 return Ok(Chained::Open);
             }
             let Some(head) = walk.next()? else { break };
-            if head.lsn >= to {
+            // Or the header says that nothing that begins before goes on: behind each opening one does.
+            let is_behind = begun && head.divides && head.entries > 0;
+            if head.lsn >= to || is_behind {
                 return Ok(Chained::Open);
             }
             // The next one that begins in here need not come from as far.

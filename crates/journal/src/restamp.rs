@@ -25,6 +25,8 @@ use crate::{Config, JournalError};
 /// Lays what was found anew if it is of that many openings: then it is of the last one. Where there is no room for a copy it stays as it is,
 /// for the next one to try.
 ///
+/// How many bytes were rescued for that, as [`rescue`] says.
+///
 /// # Errors
 /// As the disk says.
 pub(crate) fn restamp(
@@ -33,21 +35,32 @@ pub(crate) fn restamp(
     found: &mut Found,
     epochs: &Epochs,
     config: &Config,
-) -> Result<(), JournalError> {
-    let Some((epoch, opening)) = epochs.last() else { return Ok(()) };
+) -> Result<u64, JournalError> {
+    let Some((epoch, opening)) = epochs.last() else { return Ok(0) };
     if found.living.len() < length(config.openings_max.into()) {
-        return Ok(());
+        return Ok(0);
     }
-    match laid_anew(files, folder, found, epochs, (epoch, opening.salt), config) {
-        Ok(()) => {
-            found.living = [epoch].into();
-            Ok(())
+    let (stamp, mut rescued) = ((epoch, opening.salt), 0);
+    // What nobody claims to be durable is made so first: a segment that is may follow it then.
+    if found.synced < found.end {
+        match rescue(files, folder, found, stamp, config) {
+            Ok((segments, bytes)) => {
+                (found.segments, found.synced, rescued) = (Arc::new(segments), found.end, bytes);
+            }
+            Err(error) if error.kind() == Kind::Full => return Ok(0),
+            Err(error) => return Err(error),
         }
-        Err(error) if error.kind() == Kind::Full => Ok(()),
-        Err(error) => Err(error),
     }
+    match laid_anew(files, folder, found, epochs, stamp, config) {
+        Ok(true) => found.living = [epoch].into(),
+        Ok(false) => {}
+        Err(error) if error.kind() == Kind::Full => {}
+        Err(error) => return Err(error),
+    }
+    Ok(rescued)
 }
 
+/// Whether all of them are of that opening now.
 fn laid_anew(
     files: &Arc<Files>,
     folder: &Path,
@@ -55,13 +68,12 @@ fn laid_anew(
     epochs: &Epochs,
     (epoch, salt): (u32, u64),
     config: &Config,
-) -> Result<(), JournalError> {
-    // What nobody claims to be durable is made so first: a segment that is may follow it then.
-    if found.synced < found.end {
-        let (segments, _) = rescue(files, folder, found, (epoch, salt), config)?;
-        (found.segments, found.synced) = (Arc::new(segments), found.end);
+) -> Result<bool, JournalError> {
+    let (batches, end) = batches(files, found, epochs)?;
+    // What this walk does not see would be gone.
+    if end != found.end {
+        return Ok(false);
     }
-    let batches = batches(files, found, epochs)?;
     let mut segments = found.segments.to_vec();
     for (old, heads) in batches.iter().rev().filter(|(_, heads)| heads.iter().any(|head| head.epoch != epoch)) {
         let head = SegmentHead { first: old.first(), size: old.head.size, epoch, salt, recycled: false };
@@ -72,24 +84,28 @@ fn laid_anew(
             copy(files, old, file, new, old.first(), end)?;
             heads.iter().try_for_each(|head| {
                 let mut bytes = [0; 64];
-                BatchHead { epoch, salt, ..*head }.lay(&mut bytes);
+                // That an earlier opening was closed there says nothing of the last one.
+                let close = head.close && head.epoch == epoch;
+                BatchHead { epoch, salt, close, ..*head }.lay(&mut bytes);
                 write_all_at(file, new.offset(head.lsn), &bytes).map_err(|error| refused("writing", new.path(), &error))
             })
         };
         let new = segment::make(&*files.disk, &making, fill).map_err(|unmade| unmade.error)?;
         old.shut();
         new.inherit(old);
+        // Whoever writes to it opens it.
+        new.retire();
         segments.iter_mut().filter(|segment| segment.first() == old.first()).for_each(|it| *it = Arc::clone(&new));
         found.segments = Arc::new(segments.clone());
     }
-    Ok(())
+    Ok(true)
 }
 
 /// A segment, and the batches that stand in it.
 type Laid = (Arc<Segment>, Vec<BatchHead>);
 
-/// The batches of each segment that has some, empty ones among them.
-fn batches(files: &Arc<Files>, found: &Found, epochs: &Epochs) -> Result<Vec<Laid>, JournalError> {
+/// The batches of each segment that has some, empty ones among them, and where the last one ends.
+fn batches(files: &Arc<Files>, found: &Found, epochs: &Epochs) -> Result<(Vec<Laid>, u64), JournalError> {
     let start = found.segments.first().map_or(0, |segment| segment.first());
     let mut walk = Walk::new(Arc::clone(files), Arc::clone(&found.segments), Arc::new(epochs.clone()), start);
     let mut all: Vec<Laid> = Vec::new();
@@ -100,7 +116,7 @@ fn batches(files: &Arc<Files>, found: &Found, epochs: &Epochs) -> Result<Vec<Lai
             _ => all.push((Arc::clone(segment), vec![head])),
         }
     }
-    Ok(all)
+    Ok((all, walk.at()))
 }
 
 const _: () = assert!(BATCH_BYTES == 64, "a header is laid into that many");

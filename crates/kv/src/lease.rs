@@ -148,13 +148,12 @@ impl Leases {
     }
 
     /// Ends those that are too old, and the oldest ones while all together keep too much: on a disk that has no room for writers, anything.
-    pub(crate) fn end_due(&self, shared: &Arc<Shared>) {
+    pub(crate) fn end_due(&self, shared: &Arc<Shared>, is_full: bool) {
         let all: Vec<(u64, Weak<Held>)> =
             self.live().held.iter().map(|(number, held)| (*number, held.clone())).collect();
         if all.is_empty() {
             return;
         }
-        let is_full = shared.ledger.space.no_room.refused().is_some();
         let file_bytes_max = if is_full { 0 } else { self.file_bytes_max };
         let (now, mut pins) = (shared.time.clock().now(), Vec::new());
         let newest = shared.snapshot();
@@ -202,8 +201,10 @@ impl Leases {
                     if is_full { "room that a full disk lacks, bytes" } else { "bytes of files that leases keep" };
                 over.get_or_insert((what, file_bytes_max));
             }
+            // Whoever goes gives some of it back.
+            let keeps = |pins: &Arc<[Pinned]>| pins.iter().any(|pin| !is_full || pin.file_bytes > 0);
             if let Some((what, limit)) = over
-                && (*reads_from < newest_from || pinned.iter().any(|pins| !pins.is_empty()))
+                && (*reads_from < newest_from || pinned.iter().any(keeps))
             {
                 self.end((*number, *since), held, what, limit);
             }

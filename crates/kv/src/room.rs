@@ -96,6 +96,13 @@ impl Kv {
         }
     }
 
+    /// Whether somebody was refused room, and there is none yet as far as the disk says.
+    pub(crate) fn lacks_room(&self) -> bool {
+        let free = || self.disk.room(&self.volumes_folder).ok().flatten().map(|room| room.free_bytes);
+        let needs = || self.config.upkeep_bytes(self.volume_bytes());
+        self.shared.ledger.space.no_room.refused().is_some() && free().is_none_or(|free| free < 2 * needs())
+    }
+
     /// Whether what was visible when room was refused may be compacted: nothing reads it in the journal, whichever manifest an open
     /// believes. `settle` makes it so.
     pub(crate) fn is_settled(&self, published: u64) -> bool {

@@ -84,7 +84,7 @@ impl Kv {
         // A journal that failed says so to every writer.
         self.full.hears();
         _ = self.publish(&mut self.desk());
-        self.leases.end_due(&self.shared);
+        self.leases.end_due(&self.shared, self.lacks_room());
         self.open_anew();
         // So that who walks often finds little to put in order.
         self.shared.ledger.runs().order();

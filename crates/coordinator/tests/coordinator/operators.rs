@@ -140,7 +140,7 @@ fn an_operator_s_words_have_limits_that_are_named() {
 #[test]
 fn a_heuristic_outcome_survives_every_restart_until_a_person_forgets_it() {
     for (by, checkpoint_bytes) in [(By::Agent, 8 << 20), (By::Client, 8 << 20), (By::Agent, 1), (By::Client, 1)] {
-        let config = assent_coordinator::Config { checkpoint_bytes, ..Default::default() };
+        let config = Config { checkpoint_bytes, ..Default::default() };
         let mut stand = Stand::with(config);
         stand.fence();
         let client = stand.coordinator.embedded().unwrap();

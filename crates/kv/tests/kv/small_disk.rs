@@ -113,6 +113,14 @@ fn a_reader_keeps_no_room_that_writers_on_a_full_disk_lack() {
     (100..6000).for_each(|number| write(&mut store, number).unwrap());
     let ended = lease.get(0, &0_u64.to_be_bytes()).unwrap_err();
     assert!(ended.to_string().contains("room that a full disk lacks"), "{ended}");
+    // Nor one of a disk that has room again, though nothing was compacted since.
+    store.fill(900);
+    let lease = store.kv.lease(Duration::from_secs(3600));
+    disk.set_capacity(None);
+    (0..600).for_each(|number| _ = store.kv.put(0, &(number % 6_u64).to_be_bytes(), &[8; 900], Durability::Durable));
+    store.kv.checkpoint().unwrap();
+    store.kv.tick();
+    assert!(lease.get(0, &0_u64.to_be_bytes()).unwrap().is_some());
     // What rests on nothing that would go is not ended.
     let lease = store.kv.lease(Duration::from_secs(3600));
     store.turn();
