@@ -1,8 +1,17 @@
 //! The facts of the machine that a figure depends on. No names of hosts, people or folders.
 
 use std::path::Path;
+use std::process::Command;
 
 use serde::{Deserialize, Serialize};
+
+/// A program of ours that is started for a race or a play takes nothing of what is set for the service on this machine: neither its folders nor how it
+/// keeps them. Only how much it says.
+pub fn without_settings(command: &mut Command) {
+    let settings = std::env::vars_os().map(|(name, _)| name);
+    let is_ours = |name: &std::ffi::OsString| name.to_string_lossy().starts_with("ASSENT_") && name != "ASSENT_LOG";
+    settings.filter(is_ours).for_each(|name| _ = command.env_remove(name));
+}
 
 /// Where a race ran. What is not known is empty or null.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

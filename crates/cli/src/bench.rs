@@ -1,5 +1,6 @@
 //! `assent bench`: runs a race and prints its table or its JSON.
 
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -121,6 +122,33 @@ impl Folder {
             Self::Given(path) => path,
             Self::Temporary(folder) => folder.path(),
         }
+    }
+
+    /// A folder of its own in it, new and nobody else's to read: a configuration with a database's password stands there.
+    fn own(&self, name: &str) -> Result<Own, Failure> {
+        let path = self.path().join(format!("assent-bench-{name}"));
+        let made = match std::fs::remove_dir_all(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+            _ => std::fs::DirBuilder::new().mode(0o700).create(&path),
+        };
+        made.map_err(|error| Failure::io("make", path.display(), &error))?;
+        Ok(Own(path))
+    }
+}
+
+/// A folder that goes away, in one that may be the user's.
+struct Own(PathBuf);
+
+impl Own {
+    fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        // Whoever is left of its processes may still be in it.
+        _ = std::fs::remove_dir_all(&self.0);
     }
 }
 

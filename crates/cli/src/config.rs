@@ -2,6 +2,8 @@
 //!
 //! Walk: a table · environment and flags are laid over it · serde checks keys and types · [`Config::check`] what goes together.
 
+mod variables;
+
 use std::path::{Path, PathBuf};
 
 use assent_kind::Kind;
@@ -202,75 +204,6 @@ pub(crate) enum LostDecision {
     Rollback,
 }
 
-/// The keys that the environment can set, as `section.key`, and whether they are numbers, booleans or texts.
-const KEYS: &[(&str, Type)] = &[
-    ("data_dir", Type::Text),
-    ("server.listen", Type::Text),
-    ("server.threads", Type::Number),
-    ("server.client_lost_ms", Type::Number),
-    ("server.connections_max", Type::Number),
-    ("server.idle_ms", Type::Number),
-    ("server.partial_frame_ms", Type::Number),
-    ("server.long_bytes_max", Type::Number),
-    ("server.insecure", Type::Boolean),
-    ("admin.listen", Type::Text),
-    ("docs.listen", Type::Text),
-    ("documents.log_size", Type::Number),
-    ("documents.cache_bytes", Type::Number),
-    ("documents.memory_bytes", Type::Number),
-    ("identity.mode", Type::Text),
-    ("identity.users_file", Type::Text),
-    ("identity.token_seconds", Type::Number),
-    ("identity.refresh_seconds", Type::Number),
-    ("identity.issuer", Type::Text),
-    ("identity.audience", Type::Text),
-    ("identity.roles_claim", Type::Text),
-    ("identity.ca_file", Type::Text),
-    ("tls.certificate", Type::Text),
-    ("tls.key", Type::Text),
-    ("http.requests_max", Type::Number),
-    ("http.request_ms", Type::Number),
-    ("http.body_bytes_max", Type::Number),
-    ("http.requests_per_second", Type::Number),
-    ("http.threads", Type::Number),
-    ("http.insecure", Type::Boolean),
-    ("http.idempotency_seconds", Type::Number),
-    ("http.look_us", Type::Number),
-    ("coordinator.engine", Type::Text),
-    ("coordinator.min_elapsed_sync_time", Type::Number),
-    ("coordinator.max_elapsed_sync_time", Type::Number),
-    ("coordinator.log_size", Type::Number),
-    ("coordinator.max_buffer_log_size", Type::Number),
-    ("coordinator.direct", Type::Boolean),
-    ("coordinator.dsync", Type::Boolean),
-    ("coordinator.lost_decision", Type::Text),
-    ("coordinator.history_bytes_max", Type::Number),
-    ("kv.min_elapsed_sync_time", Type::Number),
-    ("kv.max_elapsed_sync_time", Type::Number),
-    ("kv.log_size", Type::Number),
-    ("kv.max_buffer_log_size", Type::Number),
-    ("kv.direct", Type::Boolean),
-    ("kv.dsync", Type::Boolean),
-    ("kv.memory_bytes", Type::Number),
-    ("kv.cache_bytes", Type::Number),
-    ("kv.background_bytes_per_second", Type::Number),
-    ("kv.space_amplification_max_percent", Type::Number),
-    ("kv.space_room_bytes_min", Type::Number),
-    ("kv.leases_max", Type::Number),
-    ("kv.leases_memory_bytes_max", Type::Number),
-    ("kv.leases_file_bytes_max", Type::Number),
-    ("kv.compact_from_hour", Type::Number),
-    ("kv.compact_to_hour", Type::Number),
-    ("kv.utc_offset_minutes", Type::Number),
-];
-
-#[derive(Clone, Copy)]
-enum Type {
-    Text,
-    Number,
-    Boolean,
-}
-
 /// A value laid over the file: `section.key` and the value.
 pub(crate) type Flag = (&'static str, Value);
 
@@ -298,7 +231,7 @@ impl Config {
     ) -> Result<Self, Failure> {
         let mut table: Table =
             toml::from_str(text).map_err(|error| Failure::invalid(format!("{file}: {}", sentence(text, &error))))?;
-        for (key, kind) in KEYS {
+        for (key, kind) in variables::KEYS {
             let name = format!("ASSENT_{}", key.replace('.', "_").to_uppercase());
             if let Some(text) = environment(&name) {
                 lay(&mut table, key, kind.value(&name, &text)?)?;
@@ -308,7 +241,7 @@ impl Config {
         let keys = if table.contains_key("assets") { section::keys() } else { Vec::new() };
         for key in keys {
             if let Some(text) = environment(&format!("ASSENT_ASSETS_{}", key.to_uppercase())) {
-                lay(&mut table, &format!("assets.{key}"), of_text(text))?;
+                lay(&mut table, &format!("assets.{key}"), variables::of_text(text))?;
             }
         }
         flags.iter().try_for_each(|(key, value)| lay(&mut table, key, value.clone()))?;
@@ -338,7 +271,8 @@ impl Config {
                     .into(),
             );
         }
-        for (name, section) in [("coordinator", &self.coordinator), ("kv", &self.kv)] {
+        let documents = self.documents.as_ref().map(Documents::engine);
+        for (name, section) in [("coordinator", &self.coordinator), ("kv", &self.kv), ("documents", &documents)] {
             let section = section.as_ref();
             let times =
                 section.map(|it| (it.min_elapsed_sync_time.unwrap_or(0), it.max_elapsed_sync_time.unwrap_or(0)));
@@ -377,28 +311,6 @@ impl Config {
     pub(crate) fn own(&self, url: &str) -> Option<&str> {
         let is_own = |resource: &&Resource| resource.is_own(url);
         self.resources.iter().find(is_own).map(|resource| resource.name.as_str())
-    }
-}
-
-impl Type {
-    fn value(self, name: &str, text: &str) -> Result<Value, Failure> {
-        let wrong = |what: &str| Failure::invalid(format!("{name} = {text:?}; write {what}"));
-        match self {
-            Self::Text => Ok(Value::String(text.to_owned())),
-            Self::Number => text.parse().map(Value::Integer).map_err(|_| wrong("a whole number")),
-            Self::Boolean => text.parse().map(Value::Boolean).map_err(|_| wrong("true or false")),
-        }
-    }
-}
-
-/// A list where there are blanks; `true` and `false`.
-fn of_text(text: String) -> Value {
-    match text.parse() {
-        Ok(is) => Value::Boolean(is),
-        Err(_) if text.contains(' ') => {
-            Value::Array(text.split_whitespace().map(|word| Value::String(word.to_owned())).collect())
-        }
-        Err(_) => Value::String(text),
     }
 }
 
@@ -561,6 +473,22 @@ mod tests {
         );
         assert_eq!((told.engine, told.log_size), (Some(StateEngine::Table), Some(40_960)));
         assert_eq!((told.max_buffer_log_size, told.direct, told.dsync), (Some(8_192), Some(false), Some(true)));
+    }
+
+    #[test]
+    fn variables_tell_documents_how_durable_they_are_and_paths_from_where_the_server_was_started() {
+        let environment = |name: &str| match name {
+            "ASSENT_DOCUMENTS_MAX_ELAPSED_SYNC_TIME" => Some("0".to_owned()),
+            "ASSENT_DATA_DIR" => Some("mine".to_owned()),
+            _ => None,
+        };
+        let text = "data_dir = \"d\"\n[documents]\nmax_elapsed_sync_time = 60000\n";
+        let config = Config::parse(text, "assent.toml", environment, &[]).unwrap();
+        assert_eq!(config.documents.unwrap().engine().max_elapsed_sync_time, Some(0));
+        assert_eq!(config.data_dir, std::path::absolute("mine").unwrap());
+        let text = "data_dir = \"d\"\n[documents]\nmin_elapsed_sync_time = 5\n";
+        let wrong = Config::parse(text, "assent.toml", |_| None, &[]).unwrap_err();
+        assert!(wrong.message.contains("documents.min_elapsed_sync_time = 5"), "{}", wrong.message);
     }
 
     #[test]

@@ -5,11 +5,13 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use assent_coordinator::engine::{Engine, is_foreign};
+use assent_ids::Epoch;
 use assent_journal::{Journal as Store, Log as _, Recovery};
 use assent_kind::Kind;
-use assent_world::{RealClock, RealDisk};
+use assent_world::{Lock, RealClock, RealDisk};
 use serde::Serialize;
 
+use crate::alone::alone;
 use crate::args::Journal;
 use crate::bench::{print_json, table};
 use crate::failure::Failure;
@@ -67,7 +69,10 @@ impl Found {
     }
 }
 
-fn open(folder: &Path) -> Result<(assent_journal::Archive, Recovery), Failure> {
+/// What it holds, and that nobody writes to it as long as it is read.
+type Read = (assent_journal::Archive, Recovery, Option<Box<dyn Lock>>);
+
+fn open(folder: &Path) -> Result<Read, Failure> {
     let found = std::fs::metadata(folder).map_err(|error| Failure::io("look into", folder.display(), &error))?;
     if !found.is_dir() {
         return Err(Failure::new(Kind::NotFound, format!("{} is no folder: name a journal's", folder.display())));
@@ -77,11 +82,19 @@ fn open(folder: &Path) -> Result<(assent_journal::Archive, Recovery), Failure> {
             format!("{} holds a coordinator's state table and no journal: assent tx list --data", folder.display());
         return Err(Failure::invalid(message));
     }
-    Ok(Store::open_read_only(Arc::new(RealDisk), &RealClock, folder)?)
+    // Whoever writes there leaves half a batch before a whole one, which would be damage.
+    let lock = alone(folder)?;
+    let (archive, recovery) = Store::open_read_only(Arc::new(RealDisk), &RealClock, folder)?;
+    // A folder without any is an empty journal to whoever opens it to write.
+    if recovery.epoch == Epoch(0) {
+        let message = format!("{} is no journal: name the folder of one, as DATA/coordinator", folder.display());
+        return Err(Failure::new(Kind::NotFound, message));
+    }
+    Ok((archive, recovery, lock))
 }
 
 fn check(folder: &Path, json: bool) -> Result<(), Failure> {
-    let (archive, recovery) = open(folder)?;
+    let (archive, recovery, _alone) = open(folder)?;
     // Opening walks the batches of the live log; reading also closes chains of large entries, and looks at the archive.
     let (mut archived, mut entries) = (0_u64, 0_u64);
     for entry in archive.read(archive.oldest())? {
@@ -132,7 +145,7 @@ struct Entry {
 }
 
 fn inspect(folder: &Path, limit: u64, json: bool) -> Result<(), Failure> {
-    let (archive, recovery) = open(folder)?;
+    let (archive, recovery, _alone) = open(folder)?;
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let (mut batches, mut all) = (Vec::new(), archive.batches());
     for batch in all.by_ref().take(limit) {

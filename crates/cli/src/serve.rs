@@ -4,7 +4,7 @@
 //! and the admin listener start · one line on stdout says that it is ready · SIGTERM or SIGINT: the server drains, the
 //! journals close cleanly · SIGHUP: users and certificates are read again.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -81,7 +81,9 @@ pub(crate) fn run(arguments: &Serve) -> Result<ExitCode, Failure> {
 
 fn flags(arguments: &Serve) -> Vec<Flag> {
     let text = |key, value: &Option<String>| value.clone().map(|value| (key, toml::Value::String(value)));
-    let folder = arguments.data_dir.as_ref().map(|path| path.display().to_string());
+    // Said where the server was started, not beside the file.
+    let here = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
+    let folder = arguments.data_dir.as_ref().map(|path| here(path).display().to_string());
     [
         text("server.listen", &arguments.listen),
         text("admin.listen", &arguments.admin_listen),

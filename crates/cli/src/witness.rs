@@ -9,7 +9,7 @@ use std::sync::Arc;
 use assent_arbiter::{Door, Ledger};
 use assent_door::listen_address;
 use assent_world::{RealClock, RealDisk};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tracing::info;
 
@@ -20,13 +20,15 @@ use crate::logging;
 /// Runs until it is told to stop.
 pub(crate) fn run(arguments: &Witness) -> Result<ExitCode, Failure> {
     _ = logging::start();
-    let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(|error| Failure::io("watch", "signals", &error))?;
+    let mut signals =
+        Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(|error| Failure::io("watch", "signals", &error))?;
     let listen = listen_address("--listen", &arguments.listen, arguments.insecure)?;
     let ledger = Ledger::open(Arc::new(RealDisk), &arguments.data)?;
     let door =
         Door::open(ledger, &listen, Arc::new(RealClock)).map_err(|error| Failure::io("listen at", &listen, &error))?;
     say!("ready witness={}", door.address())?;
-    let signal = signals.forever().next();
+    // There is nothing to read again.
+    let signal = signals.forever().find(|signal| *signal != SIGHUP);
     info!("stopping on signal {}", signal.unwrap_or_default());
     door.stop();
     Ok(ExitCode::SUCCESS)

@@ -7,6 +7,7 @@
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::FileTypeExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -311,7 +312,9 @@ fn unix_listener(path: &Path) -> io::Result<mio::net::UnixListener> {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
             // Left by a process that was killed: nobody answers. One that lives answers, and keeps its address.
             let refused = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
-            if !UnixStream::connect(path).as_ref().is_err_and(refused) {
+            // What is no socket refuses as a dead one does, and is somebody's file.
+            let is_socket = || std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
+            if !UnixStream::connect(path).as_ref().is_err_and(refused) || !is_socket() {
                 return Err(error);
             }
             std::fs::remove_file(path)?;
@@ -420,6 +423,7 @@ source!(Peer, self => &mut self.socket, Socket::Tcp(it) => it, Socket::Unix(it) 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Access, Disk as _, Open, RealDisk};
 
     #[test]
     fn a_machine_that_vanishes_is_given_up_by_whoever_took_it_in_and_by_who_said_so() {
@@ -518,6 +522,11 @@ mod tests {
         assert_eq!(Listener::bind(&address).unwrap_err().kind(), io::ErrorKind::AddrInUse);
         drop(living);
         assert!(!path.exists());
+        // Somebody's file refuses as a dead socket does.
+        let file = RealDisk.open(&path, Open { access: Access::Create, direct: false }).unwrap();
+        file.write_at(0, b"text").unwrap();
+        assert_eq!(Listener::bind(&address).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        assert_eq!(RealDisk.open(&path, Open { access: Access::Read, direct: false }).unwrap().size().unwrap(), 4);
     }
 
     #[test]

@@ -17,6 +17,7 @@ use super::peers::{self, Peer};
 use super::speech::Speech;
 use super::{Case, Role, audit, failed};
 use crate::BenchError;
+use crate::host::without_settings;
 use crate::proxy::{Delay, Proxy};
 
 /// The label of a floor, in the place of an acknowledgement.
@@ -72,6 +73,7 @@ impl Program {
     /// Starts one; where it says that it is ready.
     fn start(&self, name: &'static str, words: &[String], ready: &str) -> Result<(Process, Address), BenchError> {
         let mut command = Command::new(&self.path);
+        without_settings(&mut command);
         command.args(words).env("ASSENT_LOG", "error").stdin(Stdio::null()).stdout(Stdio::piped());
         let child = command.stderr(Stdio::null()).spawn().map_err(|error| failed("starting a server", &error))?;
         let (mut line, mut process) = (String::new(), Process { name, child, told: words.to_vec() });

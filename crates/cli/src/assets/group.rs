@@ -18,6 +18,7 @@ use assent_membership::{Ack, Member as Id, Standing, Word};
 use assent_replica::{CallError, Doors, Home, LeaseSettings, Running, Status, Told, Tuning};
 use assent_world::net::Address;
 use assent_world::{Clock as _, Disk as _, RealClock, RealDice, RealDisk};
+use signal_hook::consts::SIGHUP;
 use signal_hook::iterator::Signals;
 use tracing::{error, info, warn};
 
@@ -168,7 +169,7 @@ fn watch(running: &Running<Machine>, signals: &mut Signals, me: Id) -> Result<i3
     let (changes, listener, heard) = (running.changes(), signals.handle(), AtomicI32::new(NOTHING));
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            if let Some(signal) = signals.forever().next() {
+            if let Some(signal) = signals.forever().find(|signal| *signal != SIGHUP) {
                 heard.store(signal, Ordering::SeqCst);
                 changes.bump();
                 changes.wake_all();

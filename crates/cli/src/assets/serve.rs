@@ -18,7 +18,7 @@ use assent_rest::{Admin, Entrance, LogLevel, Rest, Service, Settings};
 use assent_world::net::Address;
 use assent_world::{Clock, Disk as _, RealClock, RealDice, RealDisk};
 use serde_json::json;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tracing::{info, warn};
 
@@ -46,7 +46,8 @@ pub(crate) enum Served {
 /// Runs until it is told to stop.
 pub(crate) fn run(arguments: &Serve) -> Result<ExitCode, Failure> {
     let log_level = logging::start();
-    let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(|error| Failure::io("watch", "signals", &error))?;
+    let mut signals =
+        Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(|error| Failure::io("watch", "signals", &error))?;
     let mut served = Served::open(arguments, places()?)?;
     let admin = arguments.admin.as_deref().map(|at| admin(at, arguments, &served, log_level)).transpose()?;
     let told = admin.as_ref().map(|(rest, _)| format!(" admin={}", rest.address())).unwrap_or_default();
@@ -89,7 +90,8 @@ impl Served {
     /// Waits for a signal; which.
     pub(crate) fn wait(&mut self, signals: &mut Signals) -> Result<i32, Failure> {
         match self {
-            Self::Alone { .. } => Ok(signals.forever().next().unwrap_or(SIGTERM)),
+            // There is nothing to read again.
+            Self::Alone { .. } => Ok(signals.forever().find(|signal| *signal != SIGHUP).unwrap_or(SIGTERM)),
             Self::Node(member) => member.watch(signals),
         }
     }

@@ -14,7 +14,8 @@ use crate::failure::Failure;
 
 /// Runs the command.
 pub(super) fn run(arguments: &BenchReal, json: bool) -> Result<(), Failure> {
-    let folder = Folder::new(arguments.folder.as_deref())?;
+    let given = Folder::new(arguments.folder.as_deref())?;
+    let folder = given.own("real")?;
     let served = arguments.server.is_some() || arguments.coordinator != Some(Coordinator::Embedded);
     let server = match (&arguments.server, served) {
         (Some(text), _) => Some(Server::Given(address("--server", text)?)),

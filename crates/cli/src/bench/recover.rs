@@ -25,7 +25,8 @@ const LOOK_ONE: Duration = Duration::from_millis(5);
 
 /// Runs the command.
 pub(super) fn run(arguments: &BenchRecover, json: bool) -> Result<(), Failure> {
-    let folder = Folder::new(arguments.folder.as_deref())?;
+    let given = Folder::new(arguments.folder.as_deref())?;
+    let folder = given.own("recover")?;
     let (databases, limit) = (arguments.databases.named(), Duration::from_secs(arguments.limit_s));
     let progress = bar(u64::from(arguments.branches), "branches prepared");
     let transactions = arguments.branches.div_ceil(2);

@@ -23,7 +23,8 @@ const REST: Duration = Duration::from_secs(10);
 
 /// Runs the command.
 pub(super) fn run(arguments: &BenchRestart, json: bool) -> Result<(), Failure> {
-    let folder = Folder::new(arguments.folder.as_deref())?;
+    let given = Folder::new(arguments.folder.as_deref())?;
+    let folder = given.own("restart")?;
     let (finished, in_doubt) = (arguments.finished, arguments.in_doubt);
     let progress = bar(u64::from(finished) + u64::from(in_doubt), "transactions decided");
     restart::fill(folder.path(), finished, in_doubt, FILLERS, |more| progress.inc(more))?;

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use assent_bench::host::without_settings;
 use assent_kind::Kind;
 use assent_world::net::Address;
 use rustix::process::{Pid, Signal, kill_process};
@@ -80,7 +81,8 @@ impl Server {
         let err = std::fs::File::create(&said).map_err(|error| Failure::io("write", said.display(), &error))?;
         let program = std::env::current_exe().map_err(|error| Failure::io("find", "this program", &error))?;
         let mut command = Command::new(program);
-        command.args(["serve", "--config"]).arg(&file).env_remove("ASSENT_STOP").env("ASSENT_LOG", "error");
+        without_settings(&mut command);
+        command.args(["serve", "--config"]).arg(&file).env("ASSENT_LOG", "error");
         if settings.is_apart {
             command.process_group(0);
         }

@@ -9,6 +9,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
+use assent_bench::host::without_settings;
 use assent_kind::Kind;
 
 use super::scene::now;
@@ -67,7 +68,8 @@ impl Stage {
     pub(crate) fn start(&mut self, name: &str, arguments: &[String], stop: Option<&str>) -> Result<u32, Failure> {
         let program = std::env::current_exe().map_err(|error| Failure::io("find", "this program", &error))?;
         let mut command = Command::new(program);
-        command.args(arguments).env_remove("ASSENT_STOP");
+        without_settings(&mut command);
+        command.args(arguments);
         if let Some(stop) = stop {
             command.env("ASSENT_STOP", stop);
         }

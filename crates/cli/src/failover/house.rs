@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use assent_bench::host::without_settings;
 use assent_kind::Kind;
 use assent_world::net::{Address, Stream, tcp_listener};
 use assent_world::{Clock as _, RealClock};
@@ -204,7 +205,8 @@ impl House {
             return Err(Failure::new(Kind::Internal, format!("{name} is nobody")));
         };
         let mut command = Command::new(&launch.program);
-        command.args(&launch.arguments).env_remove("ASSENT_STOP").envs(launch.environment.iter().cloned());
+        without_settings(&mut command);
+        command.args(&launch.arguments).envs(launch.environment.iter().cloned());
         let run = self.stage.launch(name, command)?;
         let began = now();
         while began.elapsed() < LONG {
@@ -281,7 +283,8 @@ impl House {
     /// Runs this program; whether it ended well, and what it said.
     pub(super) fn own(&self, arguments: &[&str]) -> Result<(bool, String), Failure> {
         let mut command = Command::new(this()?);
-        command.args(arguments).env_remove("ASSENT_STOP");
+        without_settings(&mut command);
+        command.args(arguments);
         let output = command.output().map_err(|error| Failure::io("run", "this program", &error))?;
         let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
         text.push_str(&String::from_utf8_lossy(&output.stderr));

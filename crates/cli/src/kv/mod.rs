@@ -189,6 +189,9 @@ fn delete(options: &Delete, json: bool) -> Result<(), Failure> {
         // What a variable that is not set makes of a range.
         return Err(Failure::invalid("this range is every key of the keyspace: if all shall go, say --all"));
     }
+    if is_range && span.to.as_ref().is_some_and(|to| *to <= span.from) {
+        return Err(Failure::invalid("no key is in this range: --to names the first key behind it"));
+    }
     if is_range && options.only.is_some() {
         return Err(Failure::invalid("a condition is on a key: name the keys, not a range"));
     }

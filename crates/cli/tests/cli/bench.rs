@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "test helpers fail by panicking")]
 
-use super::assent::{command, json, run};
+use super::assent::{command, json, run, write};
 
 #[test]
 fn a_server_over_a_log_of_finished_and_doubtful_transactions_takes_the_first_commit() {
@@ -13,6 +13,21 @@ fn a_server_over_a_log_of_finished_and_doubtful_transactions_takes_the_first_com
     let (ready, first) = (told["ready_ms"].as_f64().unwrap(), told["first_commit_ms"].as_f64().unwrap());
     assert!(0.0 < ready && ready <= first, "{told}");
     assert!(told["journal_bytes"].as_u64().unwrap() > 0);
+}
+
+/// Neither what is set for the service on this machine nor what stands in the folder that is measured.
+#[test]
+fn a_race_touches_nothing_of_the_services_own() {
+    let (real, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let file = folder.path().join("assent.toml");
+    write(&file, "mine");
+    let mut race = command(&["bench", "restart", "--finished", "10", "--in-doubt", "0", "--transactions", "0"]);
+    let output = race.args(["--folder", folder.path().to_str().unwrap()]).env("ASSENT_DATA_DIR", real.path()).output();
+    let output = output.unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(std::fs::read_dir(real.path()).unwrap().count(), 0);
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "its own folder is gone");
 }
 
 #[test]

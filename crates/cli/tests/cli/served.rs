@@ -126,6 +126,10 @@ fn a_server_is_ready_healthy_counted_and_stops_in_an_orderly_way() {
     for verb in ["list", "log", "verify"] {
         fails(&["tx", verb, "--data", data.to_str().unwrap()], 5, "ask it, with --server");
     }
+    // A batch on its way would be damage.
+    for (verb, log) in [("check", "coordinator"), ("inspect", "kv")] {
+        fails(&["journal", verb, data.join(log).to_str().unwrap()], 5, "open in another process");
+    }
     served.stop();
     let told = String::from_utf8(run(&["tx", "list", "--data", data.to_str().unwrap()]).stdout).unwrap();
     assert!(

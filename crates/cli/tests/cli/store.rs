@@ -603,6 +603,9 @@ fn what_is_all_of_a_keyspace_is_erased_only_by_who_says_so() {
     for range in [&["--prefix", ""][..], &["--from", ""], &["--hex", "--prefix", ""]] {
         refused(&kv(&served, &[&["delete"], range].concat()), 2, "say --all");
     }
+    for range in [["--from", "k2", "--to", "k1"], ["--from", "k1", "--to", "k1"], ["--from", "", "--to", ""]] {
+        refused(&kv(&served, &[&["delete"], &range[..]].concat()), 2, "no key is in this range");
+    }
     assert_eq!(count(&served), 20);
     done(&served, &["delete", "--prefix", "k0001"]);
     assert_eq!(count(&served), 10);

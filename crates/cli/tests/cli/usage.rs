@@ -121,6 +121,9 @@ fn the_demo_refuses_databases_that_it_cannot_reach_and_hides_their_passwords() {
 fn journals_are_checked_and_inspected_and_damage_is_named() {
     let folder = tempfile::tempdir().unwrap();
     fails(&["journal", "check", folder.path().join("gone").to_str().unwrap()], 3, "gone");
+    for verb in ["check", "inspect"] {
+        fails(&["journal", verb, folder.path().to_str().unwrap()], 3, "is no journal");
+    }
     // An archived segment is shown and counted before the live log; its damage is told too.
     let path = folder.path().join("journal");
     let config =

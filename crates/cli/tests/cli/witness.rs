@@ -93,6 +93,8 @@ fn a_witness_that_was_killed_or_paused_has_what_it_told() {
     served.signal(Signal::CONT);
     let held = member.watch(5, LIMIT).unwrap();
     assert_eq!(held, configuration(6), "and here it did: what lay in its socket was a change like any other");
+    // As whoever has new certificates says it to all that is ours.
+    served.signal(Signal::HUP);
     served.signal(Signal::TERM);
     assert!(served.child.wait().unwrap().success(), "an orderly stop is exit 0");
 }

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::BenchError;
 use crate::docs::wrong;
+use crate::host::without_settings;
 use crate::web::{Line, Outcome, Plan};
 
 const NAME: &str = "anna";
@@ -88,7 +89,8 @@ impl Server {
 
     /// Starts it and waits for its line, in which `word` stands before where it listens.
     fn ready(program: &Path, command: &mut Command, word: &str) -> Result<Self, BenchError> {
-        command.env_remove("ASSENT_STOP").env("ASSENT_LOG", "error").stdin(Stdio::null()).stdout(Stdio::piped());
+        without_settings(command);
+        command.env("ASSENT_LOG", "error").stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = command.spawn().map_err(|error| not_started(&error))?;
         let mut line = String::new();
         if let Some(out) = child.stdout.take() {
