@@ -117,7 +117,7 @@ impl Edit {
             before = if depth == 0 { node.path } else { before };
             (depth, above) = (depth + 1, node.parent);
         }
-        let (first_node, first_path) = (self.next_node, self.paths.next);
+        let (first_node, first_path, text_bytes) = (self.next_node, self.paths.next, self.text_bytes);
         let mut build = Build {
             edit: self,
             parent,
@@ -136,6 +136,8 @@ impl Edit {
             Ok(key) => Ok(key),
             Err(error) => {
                 let trees = build.trees.take();
+                // All that was before it is laid, or as it was.
+                self.text_bytes = if trees.is_some() { 0 } else { text_bytes };
                 self.undo(first_node, first_path, trees);
                 Err(error)
             }
@@ -273,12 +275,18 @@ impl Build<'_> {
         };
         let key = item.node.key;
         self.draft(item);
+        // Nothing is counted of what is refused for its length.
+        self.make_room()?;
         // In the order of their pages, and no more of them in memory than of nodes.
         let mut counts: Vec<(PathId, i64)> = self.counts.drain().map(|(path, counted)| (path, counted.nodes)).collect();
         counts.sort_unstable_by_key(|(path, _)| *path);
         for (path, nodes) in counts {
             self.edit.count_path(path, nodes)?;
-            self.make_room()?;
+            if let Err(error) = self.make_room() {
+                // Some of it is counted on paths that were there before.
+                self.edit.failed.get_or_insert_with(|| error.clone());
+                return Err(error);
+            }
         }
         Ok(key)
     }

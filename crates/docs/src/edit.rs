@@ -6,12 +6,14 @@
 //! Deliberately absent: parsing.
 
 mod drafts;
+mod way;
 
 use std::sync::Arc;
 
 use assent_kind::Kind as Class;
 
 pub(crate) use self::drafts::Drafts;
+pub(crate) use self::way::Way;
 use crate::database::drop_under;
 use crate::document::{Doc, Seat};
 use crate::entry::{CHANGES_MAX, Change, Root, What};
@@ -275,19 +277,32 @@ impl Edit {
         })
     }
 
-    /// Drafts that a node and all below it are gone, one after the other.
+    /// Drafts that a node and all below it are gone, one after the other, and lays that if it is much.
     pub(crate) fn forget(&mut self, key: NodeKey) -> Result<(), DocsError> {
-        let mut next = Some(key);
+        let (mut next, mut way) = (Some(key), Way::of(key));
         while let Some(at) = next {
-            let Item { node, .. } = self.item(at)?;
-            next = self.after(&node, key)?;
+            let item = self.item(at)?;
+            let node = item.node;
+            next = way.next(node);
             self.count_path(node.path, -1)?;
             // What was never laid needs no word that it is gone.
             let mask = if at.0 >= self.unlaid_from { 0 } else { field::WHOLE };
-            let draft = self.draft(at)?;
+            let draft = self.draft_of(item)?;
             (draft.is_gone, draft.mask) = (true, mask);
+            // Nobody reads it again, and it may hold a page.
+            draft.item.text = Text::own("");
+            self.make_room_amid()?;
         }
         Ok(())
+    }
+
+    /// Lays what is in memory, if it is much, in the middle of a change: where that is refused, nothing of the edit can be committed.
+    pub(crate) fn make_room_amid(&mut self) -> Result<(), DocsError> {
+        let made = self.make_room();
+        if let Err(error) = &made {
+            self.failed.get_or_insert_with(|| error.clone());
+        }
+        made
     }
 
     /// The next node in document order, within the subtree of `top`.
@@ -300,17 +315,9 @@ impl Edit {
             if let Some(right) = node.right {
                 return Ok(Some(right));
             }
-            node = self.draft_or_item(node.parent)?;
+            node = self.item(node.parent)?.node;
         }
         Ok(None)
-    }
-
-    /// A node, even one that is gone already.
-    fn draft_or_item(&self, key: NodeKey) -> Result<Node, DocsError> {
-        match self.drafts.get(key.0) {
-            Some(draft) => Ok(draft.item.node),
-            None => Ok(self.item(key)?.node),
-        }
     }
 
     /// Where a new node would hang; refuses what does not fit.

@@ -53,7 +53,10 @@ impl Edit {
                 }
                 Err(error) => {
                     // No copy of all that the edit has was kept for this.
-                    made.into_iter().try_for_each(|key| self.remove(key))?;
+                    if let Err(why) = made.into_iter().try_for_each(|key| self.remove(key)) {
+                        // To take something out needs room, too: what stays is not committed.
+                        self.failed.get_or_insert(why);
+                    }
                     return Err(error);
                 }
             }

@@ -8,7 +8,7 @@ use std::io::Read;
 
 use crate::DocsError;
 use crate::build::Build;
-use crate::edit::{At, Edit, Value};
+use crate::edit::{At, Edit, Value, Way};
 use crate::entry::What;
 use crate::error::within;
 use crate::link::{Hook, rehashed};
@@ -16,6 +16,7 @@ use crate::look::{Item, Look};
 use crate::node::{Kind, Node, NodeKey, field};
 use crate::parse::fill;
 use crate::path::PathId;
+use crate::record::length;
 
 impl Edit {
     /// Gives a member another name.
@@ -172,21 +173,34 @@ impl Edit {
         Ok(levels)
     }
 
-    /// Gives a subtree the paths that it has where its top now is.
+    /// Gives a subtree the paths that it has where its top now is, and lays that if it is much.
     pub(crate) fn repath(&mut self, top: NodeKey, name: Option<&str>) -> Result<(), DocsError> {
-        let mut next = Some(top);
+        let (mut next, mut way) = (Some(top), Way::of(top));
         while let Some(key) = next {
-            let node = self.item(key)?.node;
-            let before = if node.parent == NodeKey::DOCUMENT { 0 } else { self.item(node.parent)?.node.path };
+            let item = self.item(key)?;
+            let mut node = item.node;
+            let before = match way.parent() {
+                Some(parent) => parent.path,
+                None if node.parent == NodeKey::DOCUMENT => 0,
+                None => self.item(node.parent)?.node.path,
+            };
             let own = if key == top { None } else { self.name(&node)? };
             let name = if key == top { name } else { own.as_ref().map(crate::Text::as_str) };
             let path: PathId = self.step(before, name)?;
             if path != node.path {
                 self.count_path(node.path, -1)?;
                 self.count_path(path, 1)?;
-                self.change(key, field::ITS_PATH, |node| node.path = path)?;
+                if self.drafts.get(key.0).is_none() {
+                    // A draft holds its text, or the page that has it.
+                    self.text_bytes = self.text_bytes.saturating_add(length(item.text.bytes()));
+                }
+                let draft = self.draft_of(item)?;
+                draft.item.node.path = path;
+                draft.mask |= field::ITS_PATH;
+                node.path = path;
             }
-            next = self.after(&node, top)?;
+            next = way.next(node);
+            self.make_room_amid()?;
         }
         Ok(())
     }

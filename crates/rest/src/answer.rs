@@ -163,37 +163,53 @@ impl http_body::Body for Long {
 }
 
 /// Takes bytes up to a limit, for what is written at once.
-pub(crate) struct Whole(Vec<u8>);
+pub(crate) struct Whole {
+    bytes: Vec<u8>,
+    most: usize,
+    is_full: bool,
+}
 
 impl Whole {
     pub(crate) const fn new() -> Self {
-        Self(Vec::new())
+        Self::of(WHOLE_BYTES_MAX)
+    }
+
+    /// Up to that many.
+    pub(crate) const fn of(most: usize) -> Self {
+        Self { bytes: Vec::new(), most, is_full: false }
     }
 
     /// Adds these, or says that it is too long.
     pub(crate) fn add(&mut self, bytes: &[u8]) -> Result<(), Problem> {
-        self.0.extend_from_slice(bytes);
-        if self.0.len() > WHOLE_BYTES_MAX { Err(too_long()) } else { Ok(()) }
+        if self.takes(bytes) { Ok(()) } else { Err(self.too_long()) }
     }
 
     /// What was written, or that it was too long: then whoever wrote has failed.
     pub(crate) fn taken<E: Into<Problem>>(self, written: Result<(), E>) -> Result<Vec<u8>, Problem> {
         match written {
-            Ok(()) => Ok(self.0),
-            Err(_) if self.0.len() > WHOLE_BYTES_MAX => Err(too_long()),
+            Ok(()) => Ok(self.bytes),
+            Err(_) if self.is_full => Err(self.too_long()),
             Err(error) => Err(error.into()),
         }
     }
-}
 
-fn too_long() -> Problem {
-    Problem::invalid(format!("the answer is longer than {WHOLE_BYTES_MAX} bytes; ask for less"))
+    /// Whether there is room for these, and for all before them.
+    fn takes(&mut self, bytes: &[u8]) -> bool {
+        self.is_full |= bytes.len() > self.most - self.bytes.len();
+        if !self.is_full {
+            self.bytes.extend_from_slice(bytes);
+        }
+        !self.is_full
+    }
+
+    fn too_long(&self) -> Problem {
+        Problem::invalid(format!("the answer is longer than {} bytes; ask for less", self.most))
+    }
 }
 
 impl io::Write for Whole {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.extend_from_slice(bytes);
-        if self.0.len() > WHOLE_BYTES_MAX { Err(io::ErrorKind::StorageFull.into()) } else { Ok(bytes.len()) }
+        if self.takes(bytes) { Ok(bytes.len()) } else { Err(io::ErrorKind::StorageFull.into()) }
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -23,6 +23,7 @@ use http_body::Body as _;
 use tokio::sync::Semaphore;
 
 use crate::answer::Answers;
+use crate::body::Bodies;
 use crate::crew::Crew;
 use crate::deadline::Deadline;
 use crate::digits::digits;
@@ -56,6 +57,9 @@ pub(crate) struct Guard {
     /// Of those who read, and of those who change something: they wait for each other's seats.
     pub(crate) pool: Pool,
     pub(crate) writes: Pool,
+    /// Of those who end a transaction: whoever waits for a seat waits for them. They wait for none but that of a document whose database was
+    /// dropped meanwhile.
+    pub(crate) ends: Pool,
     /// What is done now and then, however many are at work.
     pub(crate) upkeep: Pool,
     pub(crate) passwords: Pool,
@@ -69,6 +73,7 @@ pub(crate) struct Guard {
     entry: Entry,
     /// Strangers, by address.
     asked: Places,
+    bodies: Bodies,
     pub(crate) unread: Unread,
     pub(crate) answers: Answers,
     /// Only this machine reaches the listener.
@@ -124,10 +129,12 @@ impl Guard {
         // Where nobody says who he is, all are one caller. Else there is a quarter that one alone does not get.
         let requests = count(settings.requests_max);
         let share = if identity.is_open() { requests } else { requests - requests / 4 };
+        let bodies = Bodies::new(settings.body_bytes_max, !identity.is_open());
         Self {
             identity,
             pool: Pool::new(readers.max(1), crew),
             writes: Pool::of_writers(writers, crew),
+            ends: Pool::of_writers(writers, crew),
             upkeep: Pool::new(1, crew),
             passwords: Pool::new(PASSWORDS, crew),
             scrapes: Pool::new(1, crew),
@@ -136,6 +143,7 @@ impl Guard {
             places: Places::new(requests, share),
             entry: Entry::default(),
             asked: Places::new(ASKED_MAX, ASKED_FROM_MAX),
+            bodies,
             unread: Unread::default(),
             answers: Answers::default(),
             is_loopback,
@@ -240,7 +248,10 @@ impl Guard {
                 let caller = who.insert(self.checked(oidc, &token, from).await?);
                 _place = Some(self.place(caller)?);
             }
-            who.clone().map(|caller| request.extensions_mut().insert(caller));
+            if let Some(caller) = who.clone() {
+                request.extensions_mut().insert(self.bodies.of(&caller.name));
+                request.extensions_mut().insert(caller);
+            }
             request.extensions_mut().insert(from);
             Ok(inside.route(request).await)
         };

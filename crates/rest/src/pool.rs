@@ -1,7 +1,8 @@
 //! Where work goes that may block: threads beside those that serve, so many at a time.
 //!
 //! Walk: [`Pool::run`] waits for a place · a thread of the [`Crew`] does the work to its end, also where the caller has left meanwhile. Whoever
-//! writes may wait there for another writer, so writers have places of their own ([`Pool::of_writers`]), and readers never wait for one.
+//! writes may wait there for another writer, so writers have places of their own ([`Pool::of_writers`]), and neither readers nor
+//! those who end a transaction, and so give seats back, ever wait for one.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -9,7 +9,7 @@ const PREFER: HeaderName = HeaderName::from_static("prefer");
 const APPLIED: HeaderName = HeaderName::from_static("preference-applied");
 
 /// Whether the first word about what is to be returned is `minimal`.
-fn is_minimal(headers: &HeaderMap) -> bool {
+pub(crate) fn is_minimal(headers: &HeaderMap) -> bool {
     let all = headers.get_all(PREFER).iter().filter_map(|value| value.to_str().ok());
     let mut words = all.flat_map(|value| value.split(',')).filter_map(|preference| {
         let (name, value) = preference.split(';').next()?.split_once('=')?;

@@ -83,6 +83,7 @@ pub struct Settings {
     /// Requests of one caller in a second; 0: as many as he likes.
     pub requests_per_second: u32,
     /// Threads that may block, each in one request at a time: half of them for who changes something, so that readers never wait for those.
+    /// Ends of transactions have as many as that half, beside them.
     pub threads: u32,
     /// It may stand beyond loopback without identity or TLS. For whoever gives it an address, who has to look: a [`Rest`] stands where it is
     /// told to. Says nothing of the binary protocol's.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use assent_docs::{At, Config, DocsError, Every, Form, Loaded, Look, Meta, NodeKey, Value, Versioning};
 use assent_kind::Kind;
 
-use super::{fresh, fresh_with};
+use super::{Desk, fresh, fresh_with};
 
 #[test]
 fn every_line_is_a_value_and_blank_ones_are_skipped() {
@@ -139,4 +139,67 @@ fn an_edit_of_long_texts_is_laid_while_it_is_made() {
     let revision = edit.commit(&Meta::default()).unwrap();
     assert_eq!(revision.verify().unwrap(), 21);
     assert_eq!(revision.item(keys[7]).unwrap().text().len(), text.len() - 1);
+}
+
+/// A document of two members, `many` with 60,000 values in it, in an edit that keeps a thousand nodes.
+fn of_many() -> (Desk, assent_docs::Document, NodeKey) {
+    let desk = fresh_with(Config { edit_nodes_max: 1024, ..Config::default() });
+    let doc = desk.db.create("orders", Versioning::default()).unwrap();
+    let mut edit = doc.edit().unwrap();
+    let rows = vec!["{\"n\":0}"; 20_000].join(",");
+    let json = format!("{{\"many\":[{rows},[[]],{}],\"few\":[1,2]}}", vec!["0"; 19_998].join(","));
+    let top = edit.insert_json(At::Last(NodeKey::DOCUMENT), None, json.as_bytes()).unwrap();
+    let many = edit.member(top, "many").unwrap().unwrap();
+    assert_eq!(edit.commit(&Meta::default()).unwrap().verify().unwrap(), 60_000 + 5);
+    (desk, doc, many)
+}
+
+/// All of them were in memory until the commit.
+#[test]
+fn an_edit_that_takes_many_values_away_is_laid_while_it_does() {
+    type Change = fn(&mut assent_docs::Edit, NodeKey) -> Result<(), DocsError>;
+    let changes: [(Change, &str); 4] = [
+        (|edit, many| edit.remove(many), r#"{"few":[1,2]}"#),
+        (|edit, many| edit.replace(many, &b"[7]"[..]).map(drop), r#"{"many":[7],"few":[1,2]}"#),
+        (|edit, _| edit.remove(edit.value().unwrap()), ""),
+        (
+            |edit, many| edit.patch(br#"[{"op":"move","from":"/few","path":"/many"}]"#).map(|_| _ = many),
+            r#"{"many":[1,2]}"#,
+        ),
+    ];
+    for (number, (change, left)) in changes.into_iter().enumerate() {
+        let (desk, doc, many) = of_many();
+        let mut edit = doc.edit().unwrap();
+        let entries = desk.log.counts().entries;
+        change(&mut edit, many).unwrap();
+        assert!(desk.log.counts().entries > entries + 10, "{number}: they are kept in memory");
+        assert_eq!(Form::default().text(&edit).unwrap(), left, "{number}");
+        let revision = edit.commit(&Meta::default()).unwrap();
+        revision.verify().unwrap();
+        assert_eq!(Form::default().text(&revision).unwrap(), left, "{number}");
+    }
+}
+
+#[test]
+fn an_edit_that_gives_many_values_another_path_is_laid_while_it_does() {
+    let (desk, doc, many) = of_many();
+    let mut edit = doc.edit().unwrap();
+    let entries = desk.log.counts().entries;
+    edit.rename(many, "more").unwrap();
+    assert!(desk.log.counts().entries > entries + 10, "they are kept in memory");
+    let revision = edit.commit(&Meta::default()).unwrap();
+    assert_eq!(revision.verify().unwrap(), 60_000 + 5);
+    assert!(Form::default().text(&revision).unwrap().starts_with(r#"{"more":[{"n":0},"#));
+}
+
+#[test]
+fn what_a_full_disk_refuses_in_the_middle_of_a_removal_is_not_committed() {
+    let (desk, doc, many) = of_many();
+    desk.fill();
+    let mut edit = doc.edit().unwrap();
+    assert_eq!(edit.remove(many).unwrap_err().kind(), Kind::Full);
+    desk.disk.set_capacity(None);
+    assert_eq!(edit.commit(&Meta::default()).map(drop).unwrap_err().kind(), Kind::Full);
+    assert_eq!(doc.latest().verify().unwrap(), 60_000 + 5);
+    doc.edit().unwrap().remove(many).unwrap();
 }

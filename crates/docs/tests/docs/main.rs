@@ -42,8 +42,9 @@ mod writers;
 use std::path::Path;
 use std::sync::Arc;
 
-use assent_docs::{Config, Database, Meta};
+use assent_docs::{At, Config, Database, Look, Meta, NodeKey, Value, Versioning};
 use assent_journal::Journal;
+use assent_kind::Kind;
 use assent_sim::{SimClock, SimDice, SimDisk};
 
 /// A database on a simulated disk.
@@ -84,6 +85,22 @@ pub fn fresh_with(config: Config) -> Desk {
 }
 
 impl Desk {
+    /// There is no more room on the disk, and none that the journal has left.
+    pub fn fill(&self) {
+        let doc = self.db.create("filling", Versioning::default()).unwrap();
+        self.disk.set_capacity(Some(self.disk.used_bytes()));
+        for bytes in [100_000, 1_000, 1] {
+            let text = "x".repeat(bytes);
+            let fill = || {
+                let mut edit = doc.edit()?;
+                edit.value().map_or(Ok(()), |value| edit.remove(value))?;
+                edit.insert(At::Last(NodeKey::DOCUMENT), None, Value::String(&text))?;
+                edit.commit(&Meta::default()).map(drop)
+            };
+            assert_eq!(std::iter::repeat_with(fill).find_map(Result::err).unwrap().kind(), Kind::Full);
+        }
+    }
+
     /// The process dies and starts again; the page cache stays.
     pub fn again(self) -> Desk {
         let Desk { disk, clock, log, db, config } = self;

@@ -1,9 +1,9 @@
 //! Members of an object, many at a time: put in, found, and held against a sample.
 
-use assent_docs::{At, Edit, Form, Look, Meta, NodeKey, Sample, Versioning};
+use assent_docs::{At, Config, Edit, Form, Look, Meta, NodeKey, Sample, Versioning};
 use assent_kind::Kind;
 
-use super::{Desk, fresh};
+use super::{Desk, fresh, fresh_with};
 
 type Members<'a> = &'a [(&'a str, &'a [u8])];
 
@@ -49,6 +49,56 @@ fn members_come_in_order_wherever_they_are_put_and_all_of_them_or_none() {
     let revision = edit.commit(&Meta::default()).unwrap();
     revision.verify().unwrap();
     assert_eq!(text(&revision), whole);
+}
+
+/// The first of them stayed, and was committed: it took room to take it out again.
+#[test]
+fn members_that_a_full_disk_refuses_in_their_middle_leave_nothing_to_commit() {
+    let desk = fresh();
+    let (edit, top) = edited(&desk, r#"{"there":1}"#);
+    let before = text(&edit.commit(&Meta::default()).unwrap());
+    let doc = desk.db.document("doc").unwrap();
+    let mut edit = doc.edit().unwrap();
+    let long = format!("\"{}\"", "x".repeat(5 << 20));
+    let both: [(&str, &[u8]); 2] = [("a", long.as_bytes()), ("b", long.as_bytes())];
+    desk.disk.set_capacity(Some(desk.disk.used_bytes()));
+    let refused = edit.insert_members(At::Last(top), &both).unwrap_err();
+    assert_eq!(refused.kind(), Kind::Full, "{refused}");
+    desk.disk.set_capacity(None);
+    assert_eq!(text(&edit).len(), before.len(), "what is left of them");
+    edit.commit(&Meta::default()).map(drop).unwrap();
+    assert_eq!(text(&doc.latest()), before);
+    let mut edit = doc.edit().unwrap();
+    edit.insert_members(At::Last(top), &both).unwrap();
+    assert_eq!(edit.commit(&Meta::default()).unwrap().verify().unwrap(), 4);
+}
+
+/// The first of them is in the edit still, as it takes room to take it out, and the edit says so when it is committed.
+#[test]
+fn members_that_a_full_disk_does_not_even_take_back_are_not_committed() {
+    let desk = fresh_with(Config { edit_nodes_max: 1, ..Config::default() });
+    let (edit, top) = edited(&desk, r#"{"there":1}"#);
+    let before = text(&edit.commit(&Meta::default()).unwrap());
+    let doc = desk.db.document("doc").unwrap();
+    let mut edit = doc.edit().unwrap();
+    desk.fill();
+    assert_eq!(edit.insert_members(At::Last(top), &[("a", b"1"), ("b", b"2")]).unwrap_err().kind(), Kind::Full);
+    desk.disk.set_capacity(None);
+    assert_eq!(edit.commit(&Meta::default()).map(drop).unwrap_err().kind(), Kind::Full);
+    assert_eq!(text(&doc.latest()), before);
+}
+
+/// It was counted on its path, and was not there.
+#[test]
+fn a_value_that_a_full_disk_refuses_is_not_counted() {
+    let desk = fresh();
+    let (mut edit, top) = edited(&desk, "[0]");
+    let long = format!("\"{}\"", "x".repeat(5 << 20));
+    desk.disk.set_capacity(Some(desk.disk.used_bytes()));
+    edit.insert_json(At::Last(top), None, long.as_bytes()).unwrap();
+    assert_eq!(edit.insert_json(At::Last(top), None, long.as_bytes()).unwrap_err().kind(), Kind::Full);
+    desk.disk.set_capacity(None);
+    assert_eq!(edit.commit(&Meta::default()).unwrap().verify().unwrap(), 3);
 }
 
 #[test]

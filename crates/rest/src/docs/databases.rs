@@ -1,9 +1,11 @@
 //! Databases: listed, made, dropped.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use assent_docs::{Database, DocsError, Meta, Once, Versioning};
+use assent_docs::{Database, DocsError, Edit, Meta, Once, Versioning};
 use assent_door::Role;
+use assent_kind::Kind;
 use axum::Extension;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, Uri, header};
@@ -21,6 +23,9 @@ use crate::jsoniq::{self, Query};
 use crate::once::{Asking, again};
 use crate::params::Params;
 use crate::problem::Problem;
+
+/// Writers' seats of documents that a drop has at a time: a part of those documents that the library has at hand.
+const SEATS_MAX: usize = 1_024;
 
 pub(super) async fn list(
     State(library): State<Arc<Library>>,
@@ -149,35 +154,90 @@ pub(super) async fn drop_all(
 ) -> Result<Response, Problem> {
     caller.may(Role::Delete, None)?;
     Params::of(request.uri())?.end()?;
-    let asking = Asking::of(&request, &caller);
-    let drop = move |database: &Database, _: &Place, mut once: Option<Once>| {
-        let is_marker = |name: &&String| name.ends_with('/');
-        if once.is_some() && !names(database, "")?.iter().any(|name| is_marker(&name)) {
+    let (asking, deadline) = (Asking::of(&request, &caller), library.guard.deadline());
+    let drop = move |database: &Database, _: &Place, once: Option<Once>| {
+        let mut markers = names(database, "")?;
+        markers.retain(|name| name.ends_with('/'));
+        if once.is_some() && markers.is_empty() {
             // Done now and asked for again it would take what is made meanwhile.
             let detail = "there is no database, and so nothing that could keep this Idempotency-Key: leave it out";
             return Err(Problem::invalid(detail).status(StatusCode::CONFLICT));
         }
-        // The last one says that all are gone.
-        for marker in names(database, "")?.iter().filter(is_marker).rev() {
-            let is_last = names(database, "")?.iter().filter(is_marker).count() == 1;
-            emptied(database, marker, once.take_if(|_| is_last))?;
-        }
+        emptied(database, &deadline, markers, once)?;
         Ok((StatusCode::NO_CONTENT, String::new()))
     };
     library.once(asking, Place::default(), drop).await
 }
 
-/// Drops a database and all its documents.
-fn emptied(library: &Database, marker: &str, once: Option<Once>) -> Result<(), Problem> {
-    names(library, marker)?.iter().try_for_each(|name| gone(library, name))?;
-    match (once, library.document(marker)) {
-        (Some(once), Ok(database)) => database.edit()?.drop_once(once)?,
-        _ => gone(library, marker)?,
+/// Drops databases and all their documents. Where one of them is busy, none is dropped.
+fn emptied(
+    library: &Database,
+    deadline: &Deadline,
+    markers: Vec<String>,
+    mut once: Option<Once>,
+) -> Result<(), Problem> {
+    let named = |marker: String| Ok((names(library, &marker)?, marker));
+    let going = markers.into_iter().map(named).collect::<Result<Vec<_>, Problem>>()?;
+    // In the order in which lists of documents take theirs; that of a database behind them, as nobody who has one waits for another.
+    let mut of_documents = Seats::of(library, deadline, going.iter().flat_map(|(documents, _)| documents))?;
+    let mut of_markers = Seats::of(library, deadline, going.iter().map(|(_, marker)| marker))?;
+    // The last one says that all are gone.
+    let last = of_markers.0.keys().next().cloned();
+    let mut is_begun = false;
+    for (documents, marker) in going.iter().rev() {
+        for name in documents {
+            of_documents.drop(library, name, None).map_err(|problem| partly(is_begun, problem))?;
+            is_begun = true;
+        }
+        let once = once.take_if(|_| last.as_ref() == Some(marker));
+        of_markers.drop(library, marker, once).map_err(|problem| partly(is_begun, problem))?;
+        is_begun = true;
+        // The database is gone, whatever fails from here on.
+        let left = names(library, marker).unwrap_or_default();
+        left.iter().for_each(|name| homeless(library, name, marker));
     }
-    // The database is gone, whatever fails from here on.
-    let left = names(library, marker).unwrap_or_default();
-    left.iter().for_each(|name| homeless(library, name, marker));
     Ok(())
+}
+
+/// What was not dropped, and why, where something was.
+fn partly(is_begun: bool, problem: Problem) -> Problem {
+    if !is_begun {
+        return problem;
+    }
+    Problem::of(Kind::InDoubt, format!("part of it is dropped, and the rest is not: {}; drop it again", problem.detail))
+}
+
+/// Writers' seats of what is to go.
+struct Seats(BTreeMap<String, Edit>);
+
+impl Seats {
+    /// Takes these, one after the other. Those of which there would be too many are given back at once: who was busy is known by then.
+    fn of<'a>(
+        library: &Database,
+        deadline: &Deadline,
+        names: impl Iterator<Item = &'a String>,
+    ) -> Result<Self, Problem> {
+        let mut seats = BTreeMap::new();
+        for name in names {
+            match library.edit(name) {
+                Ok(edit) if seats.len() < SEATS_MAX => _ = seats.insert(name.clone(), edit),
+                Ok(_) | Err(DocsError::NoDocument { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+            // Each may have been waited for, and nothing is dropped yet.
+            deadline.check()?;
+        }
+        Ok(Self(seats))
+    }
+
+    fn drop(&mut self, library: &Database, name: &str, once: Option<Once>) -> Result<(), Problem> {
+        match (self.0.remove(name), once) {
+            (Some(edit), Some(once)) => edit.drop_once(once)?,
+            (Some(edit), None) => edit.drop_document()?,
+            (None, _) => gone(library, name)?,
+        }
+        Ok(())
+    }
 }
 
 /// Behind the commit that made a document: whoever dropped its database meanwhile may not have seen it, and it goes with the database.
@@ -275,11 +335,12 @@ pub(super) async fn drop(
     let asking = Asking::of(&request, &caller);
     let place = Place::open_to(&asking.uri, &caller, Role::Delete)?;
     Params::of(&asking.uri)?.end()?;
-    let drop = |database: &Database, place: &Place, once| {
+    let deadline = library.guard.deadline();
+    let drop = move |database: &Database, place: &Place, once| {
         if !place.is_there(database)? {
             return Err(missing(place));
         }
-        emptied(database, &place.marker(), once)?;
+        emptied(database, &deadline, vec![place.marker()], once)?;
         Ok((StatusCode::NO_CONTENT, String::new()))
     };
     library.once(asking, place, drop).await

@@ -20,18 +20,20 @@ use super::databases::{homed, made, refuse_xml};
 use super::names::Place;
 use super::read::{JSON, tag};
 use super::{Library, not_here};
+use crate::answer::Whole;
 use crate::body;
 use crate::deadline::Deadline;
 use crate::identity::Caller;
 use crate::once::{Asking, Kept, Once, again};
 use crate::params::Params;
-use crate::prefer::Done;
+use crate::prefer::{self, Done};
 use crate::problem::Problem;
 
 /// Patches that are taken.
 const PATCHES: &str = "application/json-patch+json or application/merge-patch+json";
-/// Documents of more nodes are not told back.
+/// Documents of more nodes are not told back, and neither are those that are longer.
 const ECHOED_NODES_MAX: u64 = 2_000;
+const ECHOED_BYTES_MAX: usize = 8 << 20;
 
 /// What is said of a commit.
 pub(super) fn meta(params: &mut Params<'_>, caller: &Caller) -> Result<Meta, Problem> {
@@ -51,6 +53,8 @@ struct Writing {
     said: Meta,
     wanted: Option<HeaderValue>,
     once: Option<Once>,
+    /// The caller does not want to be told what is there now.
+    is_minimal: bool,
 }
 
 /// A write that is asked for, and its body.
@@ -85,7 +89,8 @@ impl Asked {
         let run = move || {
             let Self { library, deadline, asking, place, said, bytes } = self;
             let (wanted, once) = (wanted(&asking.headers)?, asking.once(&bytes)?);
-            let writing = Writing { library, deadline, caller: asking.caller, place, said, wanted, once };
+            let is_minimal = prefer::is_minimal(&asking.headers);
+            let writing = Writing { library, deadline, caller: asking.caller, place, said, wanted, once, is_minimal };
             let _turn = writing.library.turns.take(once.as_ref())?;
             match writing.before()? {
                 Some(told) => Ok(told),
@@ -157,8 +162,8 @@ impl Writing {
 
     /// The same where it is known what its value is.
     fn shown(&self, status: StatusCode, top: Option<Top>, revision: &Revision) -> Response {
-        let is_shown = self.caller.may(Role::View, Some(&self.place.database)).is_ok();
-        echoed(status, top, revision, is_shown).unwrap_or_else(|_| status.into_response())
+        let is_shown = !self.is_minimal && self.caller.may(Role::View, Some(&self.place.database)).is_ok();
+        echoed(status, top, revision, is_shown)
     }
 }
 
@@ -265,20 +270,25 @@ fn top<L: Look>(look: &L) -> Result<Option<Top>, DocsError> {
     Ok(Some(Top { hash: look.hash(&item)?, descendants: item.node.descendants }))
 }
 
-fn echoed(status: StatusCode, top: Option<Top>, revision: &Revision, is_shown: bool) -> Result<Response, DocsError> {
-    let mut response = match &top {
-        Some(top) if is_shown && top.descendants <= ECHOED_NODES_MAX => {
-            (status, Form::default().text(revision)?).into_response()
-        }
-        _ => status.into_response(),
-    };
+fn echoed(status: StatusCode, top: Option<Top>, revision: &Revision, is_shown: bool) -> Response {
+    let is_few = top.as_ref().is_some_and(|top| top.descendants <= ECHOED_NODES_MAX);
+    // It is committed, whether it can be told or not.
+    let whole = if is_shown && is_few { text(revision).ok() } else { None };
+    let mut response = whole.map_or_else(|| status.into_response(), |whole| (status, whole).into_response());
     response.extensions_mut().insert(Done);
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, JSON);
     if let Some(Top { hash, .. }) = top {
         headers.insert(header::ETAG, tag(hash));
     }
-    Ok(response)
+    response
+}
+
+/// All that is there, unless it is too long.
+fn text(revision: &Revision) -> Result<Vec<u8>, Problem> {
+    let mut whole = Whole::of(ECHOED_BYTES_MAX);
+    let written = Form::default().write(revision, &mut whole);
+    whole.taken(written)
 }
 
 fn node(params: &mut Params<'_>) -> Result<Option<NodeKey>, Problem> {

@@ -14,7 +14,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use assent_docs::{DocsError, Document, Mark};
+use assent_docs::{DocsError, Document, Mark, Since};
 use assent_door::Role;
 use assent_ids::Lsn;
 use assent_kind::Kind;
@@ -43,8 +43,11 @@ const LOOK: Duration = Duration::from_millis(50);
 const ALIVE: Duration = Duration::from_secs(10);
 /// How long a stream lives. A token that was withdrawn meanwhile opens none anew.
 const LIFE: Duration = Duration::from_secs(900);
-/// Revisions of one piece.
+/// Revisions of one piece, and of those that are looked up at a time.
 const PIECE: usize = 100;
+const FEW: usize = 10;
+/// A piece ends behind the revision with which it is that long.
+const PIECE_BYTES: usize = 256 << 10;
 /// Streams of one listener.
 pub(super) const WATCHERS_MAX: usize = 1_024;
 /// Of one caller, where callers are known.
@@ -177,26 +180,45 @@ fn piece(document: &Document, mark: Mark) -> Piece {
     if document.is_dropped() {
         return Piece { text: "event: gone\ndata: {}\n\n".to_owned(), mark, is_last: true };
     }
-    let mut text = String::new();
-    match document.since(mark, PIECE, Duration::ZERO) {
-        Ok(since) => {
-            for (told, seen) in since.revisions.iter().zip(&since.marks) {
-                let data = json!({
-                    "revision": told.revision, "revisionTimestamp": moment::show(told.time_ms), "author": told.author,
-                    "commitMessage": told.message,
-                });
-                // Writing into memory does not fail.
-                _ = write!(text, "id: {}.{}\nevent: revision\ndata: {data}\n\n", seen.revision, seen.lsn.0);
+    let (mut text, mut mark) = (String::new(), mark);
+    for _ in 0..PIECE / FEW {
+        let revisions = match document.since(mark, FEW, Duration::ZERO) {
+            Ok(Since { revisions, marks, .. }) => revisions.into_iter().zip(marks),
+            Err(error) if text.is_empty() => return ended(document, mark, error),
+            // What was found is told first.
+            Err(_) => break,
+        };
+        let many = revisions.len();
+        for (told, seen) in revisions {
+            let data = json!({
+                "revision": told.revision, "revisionTimestamp": moment::show(told.time_ms), "author": told.author,
+                "commitMessage": told.message,
+            });
+            // Writing into memory does not fail.
+            _ = write!(text, "id: {}.{}\nevent: revision\ndata: {data}\n\n", seen.revision, seen.lsn.0);
+            mark = seen;
+            if text.len() >= PIECE_BYTES {
+                break;
             }
-            Piece { text, mark: since.mark, is_last: false }
         }
-        Err(DocsError::Truncated { newest, .. }) => {
+        if many < FEW || text.len() >= PIECE_BYTES {
+            break;
+        }
+    }
+    Piece { text, mark, is_last: false }
+}
+
+/// What is told where the revisions behind a mark cannot be.
+fn ended(document: &Document, mark: Mark, error: DocsError) -> Piece {
+    let mut text = String::new();
+    match error {
+        DocsError::Truncated { newest, .. } => {
             let now = document.latest().mark();
             let data = json!({"revision": newest});
             _ = write!(text, "id: {}.{}\nevent: truncated\ndata: {data}\n\n", now.revision, now.lsn.0);
             Piece { text, mark: now, is_last: false }
         }
-        Err(error) => {
+        error => {
             let data = json!({"kind": error.kind().name(), "message": error.to_string()});
             Piece { text: format!("event: error\ndata: {data}\n\n"), mark, is_last: true }
         }

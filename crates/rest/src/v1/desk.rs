@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use assent_client::{Client, CommitError, Retries, Transaction};
@@ -37,6 +37,27 @@ const ENDED_MAX: usize = 4_096;
 /// Requests with a key within one transaction.
 const REQUESTS_MAX: usize = 65_536;
 
+/// What to do where somebody works in a transaction, and waits there for a seat, maybe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// Do nothing.
+    None,
+    /// Wait for him.
+    Waits,
+}
+
+impl Patience {
+    /// Its lock; none while somebody works in it.
+    fn lock(self, open: &Mutex<Open>) -> Option<MutexGuard<'_, Open>> {
+        match (self, open.try_lock()) {
+            (_, Ok(open)) => Some(open),
+            (_, Err(TryLockError::Poisoned(open))) => Some(open.into_inner()),
+            (Self::None, Err(TryLockError::WouldBlock)) => None,
+            (Self::Waits, Err(TryLockError::WouldBlock)) => Some(lock(open)),
+        }
+    }
+}
+
 /// How a transaction of this listener ended.
 #[derive(Clone, Debug)]
 pub(crate) enum Ended {
@@ -53,6 +74,15 @@ pub(crate) struct View {
     pub(crate) tx: TxId,
     pub(crate) left: Duration,
     pub(crate) writes: u64,
+}
+
+/// A transaction that was looked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Seen {
+    Open(View),
+    /// Somebody works in it, and was not waited for.
+    AtWork,
+    NotOpen,
 }
 
 /// An open transaction, and whose it is: that is told without waiting for what is being done in it.
@@ -260,8 +290,15 @@ impl Desk {
         Ok((Some(done?), View { tx, left, writes: *writes }))
     }
 
-    pub(crate) fn commit(&self, tx: TxId, caller: &Caller, once: Option<&Once>) -> Result<Ended, Problem> {
-        self.end(tx, caller, |open, transaction| {
+    /// Commits it, or says how it ended before. None: somebody works in it.
+    pub(crate) fn commit(
+        &self,
+        tx: TxId,
+        caller: &Caller,
+        once: Option<&Once>,
+        patience: Patience,
+    ) -> Result<Option<Ended>, Problem> {
+        self.end(tx, caller, patience, |open, transaction| {
             let why = open.doomed.clone().or_else(|| self.note(tx, open, once).err().map(|problem| problem.detail));
             if let Some(why) = why {
                 return match transaction.rollback() {
@@ -301,8 +338,9 @@ impl Desk {
         Ok(())
     }
 
-    pub(crate) fn roll_back(&self, tx: TxId, caller: &Caller) -> Result<Ended, Problem> {
-        self.end(tx, caller, |_, transaction| match transaction.rollback() {
+    /// Undoes it, or says how it ended before. None: somebody works in it.
+    pub(crate) fn roll_back(&self, tx: TxId, caller: &Caller, patience: Patience) -> Result<Option<Ended>, Problem> {
+        self.end(tx, caller, patience, |_, transaction| match transaction.rollback() {
             Ok(_) => Ended::RolledBack(format!("transaction {tx} is rolled back: as the caller asked")),
             Err(error) => failed(error),
         })
@@ -313,23 +351,24 @@ impl Desk {
         &self,
         tx: TxId,
         caller: &Caller,
+        patience: Patience,
         how: impl FnOnce(&Open, Transaction<'static>) -> Ended,
-    ) -> Result<Ended, Problem> {
+    ) -> Result<Option<Ended>, Problem> {
         let found = match self.find(tx, caller) {
             Ok(open) => open,
-            Err(problem) => return self.ended(tx, caller)?.ok_or(problem),
+            Err(problem) => return self.ended(tx, caller)?.ok_or(problem).map(Some),
         };
-        let mut open = lock(&found);
+        let Some(mut open) = patience.lock(&found) else { return Ok(None) };
         let is_over = open.until <= self.clock.now();
         let Some(transaction) = open.transaction.take() else {
             drop(open);
-            return self.ended(tx, caller)?.ok_or_else(|| self.over(tx));
+            return self.ended(tx, caller)?.ok_or_else(|| self.over(tx)).map(Some);
         };
         // Nobody commits behind the time at which it was said to be undone.
         let ended = if is_over { undone(tx, transaction) } else { how(&open, transaction) };
         push(&self.ended, (tx, Arc::clone(&open.owner), ended.clone()));
         lock(&self.open).remove(&tx);
-        Ok(ended)
+        Ok(Some(ended))
     }
 
     /// How one of the caller's ended, if that is known: from memory, or from what was written with it.
@@ -366,12 +405,14 @@ impl Desk {
         }
     }
 
-    /// One of the caller's that is open.
-    pub(crate) fn view(&self, tx: TxId, caller: &Caller) -> Option<View> {
-        let open = self.find(tx, caller).ok()?;
-        let open = lock(&open);
-        open.transaction.as_ref()?;
-        Some(View { tx, left: open.until.since(self.clock.now()), writes: open.writes })
+    /// One of the caller's, if it is open.
+    pub(crate) fn view(&self, tx: TxId, caller: &Caller, patience: Patience) -> Seen {
+        let Ok(open) = self.find(tx, caller) else { return Seen::NotOpen };
+        let Some(open) = patience.lock(&open) else { return Seen::AtWork };
+        if open.transaction.is_none() {
+            return Seen::NotOpen;
+        }
+        Seen::Open(View { tx, left: open.until.since(self.clock.now()), writes: open.writes })
     }
 
     /// All of the caller's that are open, but those that are being worked on just now: nobody waits for them to be listed.

@@ -27,7 +27,7 @@ use serde_json::{Value, json};
 
 use super::House;
 use super::branches::Work;
-use super::desk::{Ended, View};
+use super::desk::{Ended, Patience, Seen, View};
 use super::views;
 use super::write::{Laid, Write};
 use crate::body;
@@ -112,11 +112,12 @@ pub(super) async fn begin(
             match work.desk.within(tx, &caller, None, |branches| all(&laid, branches)) {
                 Ok((_, now)) => view = now,
                 // Nobody has heard of it yet.
-                Err(problem) => return work.desk.roll_back(tx, &caller).and(Err(problem)),
+                Err(problem) => return work.desk.roll_back(tx, &caller, Patience::Waits).and(Err(problem)),
             }
         }
         if commit {
-            return committed(tx, work.desk.commit(tx, &caller, once.as_ref())?);
+            let ended = work.desk.commit(tx, &caller, once.as_ref(), Patience::Waits)?;
+            return committed(tx, ended.ok_or_else(at_work)?);
         }
         once.inspect(|once| work.desk.has_begun(*once, tx));
         Ok(begun(&view))
@@ -140,7 +141,7 @@ fn begun_before(house: &House, caller: &Caller, once: &Once) -> Result<Option<Re
         return told(tx, Ended::Committed(Vec::new())).map(again).map(Some);
     }
     let Some(tx) = house.desk.begun(once)? else { return Ok(None) };
-    if let Some(view) = house.desk.view(tx, caller) {
+    if let Seen::Open(view) = house.desk.view(tx, caller, Patience::Waits) {
         return Ok(Some(again(begun(&view))));
     }
     // It has ended since: what comes next under its name is told how.
@@ -237,18 +238,36 @@ pub(super) async fn commit(
     Params::of(&uri)?.end()?;
     let once = Asking { caller: caller.clone(), method: Method::POST, uri, headers }.once(b"")?;
     let work = Arc::clone(&house);
-    let commit = move || {
+    let commit = move |patience| {
         let _turn = work.records.turns.take(once.as_ref())?;
         if let Some(once) = &once
             && let Some((kept, _)) = work.records.find(once)?
         {
             // The address names the transaction: it is this one.
             kept.judge(once)?;
-            return told(tx, Ended::Committed(Vec::new())).map(again);
+            return told(tx, Ended::Committed(Vec::new())).map(again).map(Some);
         }
-        committed(tx, work.desk.commit(tx, &caller, once.as_ref())?)
+        let ended = work.desk.commit(tx, &caller, once.as_ref(), patience)?;
+        ended.map(|ended| committed(tx, ended)).transpose()
     };
-    house.guard.writes.run(commit).await
+    beside_writers(&house, commit).await
+}
+
+/// Ends a transaction, or looks at it, among those who wait for no seat: whoever has one gives it back, however many wait for it. Where
+/// somebody works in that transaction there is nothing yet: he waits for a seat, maybe, and this waits for him where such wait.
+async fn beside_writers<T: Send + 'static>(
+    house: &House,
+    work: impl Fn(Patience) -> Result<Option<T>, Problem> + Clone + Send + 'static,
+) -> Result<T, Problem> {
+    let at_once = work.clone();
+    if let Some(done) = house.guard.ends.run(move || at_once(Patience::None)).await? {
+        return Ok(done);
+    }
+    house.guard.writes.run(move || work(Patience::Waits)).await?.ok_or_else(at_work)
+}
+
+fn at_work() -> Problem {
+    Problem::of(Kind::Busy, "somebody works in this transaction; ask again")
 }
 
 fn committed(tx: TxId, ended: Ended) -> Result<Response, Problem> {
@@ -267,7 +286,7 @@ pub(super) async fn roll_back(
     let tx = named(&uri)?;
     Params::of(&uri)?.end()?;
     let work = Arc::clone(&house);
-    let ended = house.guard.writes.run(move || work.desk.roll_back(tx, &caller)).await?;
+    let ended = beside_writers(&house, move |patience| work.desk.roll_back(tx, &caller, patience)).await?;
     match ended {
         Ended::Committed(_) => Err(Problem::of(Kind::Conflict, format!("transaction {tx} had been committed before"))),
         ended => told(tx, ended),
@@ -322,37 +341,41 @@ pub(super) async fn show(
     let tx = named(&uri)?;
     Params::of(&uri)?.end()?;
     let work = Arc::clone(&house);
-    let show = move || {
-        if let Some(view) = work.desk.view(tx, &caller) {
-            return Ok(Json(view_of_open(&view)).into_response());
-        }
-        if caller.may(Role::View, None).is_ok()
-            && let Some(view) = work.coordinator.as_ref().and_then(|coordinator| coordinator.show(tx))
-        {
-            return Ok(Json(views::transaction(&work, &view)).into_response());
-        }
-        if let Some(ended) = work.desk.ended(tx, &caller)? {
-            return told(tx, ended);
-        }
-        let unknown = || {
-            Problem::not_found(format!(
-                "transaction {tx} is neither in doubt nor unfinished here: it is over and forgotten, or never was; \
-                 /v1/history?tx={tx} tells what became of it"
-            ))
-        };
-        if caller.may(Role::View, None).is_err() {
-            return Err(unknown());
-        }
-        let state = match work.coordinator()?.ask(tx) {
-            Known::Committed => "committed",
-            Known::RolledBack => "rolled_back",
-            Known::Undecided => "undecided",
-            Known::InDoubt => "in_doubt",
-            Known::Unknown => return Err(unknown()),
-        };
-        Ok(Json(json!({"tx": tx.to_string(), "state": state})).into_response())
+    let show = move |patience| match work.desk.view(tx, &caller, patience) {
+        Seen::AtWork => Ok(None),
+        Seen::Open(view) => Ok(Some(Json(view_of_open(&view)).into_response())),
+        Seen::NotOpen => not_open(&work, tx, &caller).map(Some),
     };
-    house.guard.writes.run(show).await
+    beside_writers(&house, show).await
+}
+
+/// What has become of one that is not open.
+fn not_open(house: &House, tx: TxId, caller: &Caller) -> Result<Response, Problem> {
+    if caller.may(Role::View, None).is_ok()
+        && let Some(view) = house.coordinator.as_ref().and_then(|coordinator| coordinator.show(tx))
+    {
+        return Ok(Json(views::transaction(house, &view)).into_response());
+    }
+    if let Some(ended) = house.desk.ended(tx, caller)? {
+        return told(tx, ended);
+    }
+    let unknown = || {
+        Problem::not_found(format!(
+            "transaction {tx} is neither in doubt nor unfinished here: it is over and forgotten, or never was; \
+                 /v1/history?tx={tx} tells what became of it"
+        ))
+    };
+    if caller.may(Role::View, None).is_err() {
+        return Err(unknown());
+    }
+    let state = match house.coordinator()?.ask(tx) {
+        Known::Committed => "committed",
+        Known::RolledBack => "rolled_back",
+        Known::Undecided => "undecided",
+        Known::InDoubt => "in_doubt",
+        Known::Unknown => return Err(unknown()),
+    };
+    Ok(Json(json!({"tx": tx.to_string(), "state": state})).into_response())
 }
 
 #[derive(Deserialize)]

@@ -296,6 +296,35 @@ fn writers_who_wait_for_a_seat_keep_no_reader_waiting() {
     });
 }
 
+/// Its commit had no thread before those who waited for its seat were told 429, five seconds later.
+#[test]
+fn a_transaction_ends_while_as_many_as_there_are_threads_wait_for_its_seat() {
+    let house = house(Rules { settings: Settings { threads: 2, ..Settings::default() }, ..Rules::default() });
+    assert_eq!(house.docs("PUT", "/db/doc", &[], "[]").status, 201);
+    let begin = || house.post("/v1/transactions", "").json()["tx"].as_str().unwrap().to_owned();
+    let writes = json!({"writes": [{"document": "db/doc", "put": [1]}]}).to_string();
+    let write = |tx: &str| house.post(&format!("/v1/transactions/{tx}/writes"), &writes).status;
+    let end = |tx: &str, how: &str| house.post(&format!("/v1/transactions/{tx}/{how}"), "").status;
+    let show = |tx: &str| house.get(&format!("/v1/transactions/{tx}")).json()["state"].clone();
+    for how in ["commit", "rollback"] {
+        let (first, second) = (begin(), begin());
+        assert_eq!(write(&first), 202);
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| write(&second));
+            while house.documents.document("db/doc").unwrap().waiting() == 0 {
+                std::thread::yield_now();
+            }
+            // Who asks after that one waits for it, and stands in nobody's way.
+            let asked: Vec<_> = (0..4).map(|_| scope.spawn(|| show(&second))).collect();
+            house.wait_for(5);
+            assert_eq!(show(&first), "open");
+            assert_eq!((end(&first, how), waits.join().unwrap()), (200, 202), "{how}");
+            asked.into_iter().for_each(|shown| assert_eq!(shown.join().unwrap(), "open"));
+        });
+        assert_eq!(end(&second, "rollback"), 200);
+    }
+}
+
 #[test]
 fn lists_of_documents_take_their_seats_in_one_order_whatever_order_they_were_sent_in() {
     // Two lists in different order waited for each other until both were told 429.

@@ -253,6 +253,13 @@ pub(crate) fn ask_at(address: SocketAddr, method: &str, path: &str, headers: &[(
     Answer { status, head, body: answer[end + 4..].to_vec() }
 }
 
+fn wait_for(metrics: &Metrics, listener: &str, under_way: u64) {
+    let line = format!("http_requests_under_way{{listener=\"{listener}\"}} {under_way}");
+    while !metrics.text().contains(&line) {
+        std::thread::yield_now();
+    }
+}
+
 impl House {
     /// The same folder, opened anew.
     pub(crate) fn again(self) -> House {
@@ -269,10 +276,12 @@ impl House {
 
     /// Waits until so many requests are under way at the listener of documents.
     pub(crate) fn docs_wait_for(&self, under_way: u64) {
-        let line = format!("http_requests_under_way{{listener=\"docs\"}} {under_way}");
-        while !self.docs_metrics.text().contains(&line) {
-            std::thread::yield_now();
-        }
+        wait_for(&self.docs_metrics, "docs", under_way);
+    }
+
+    /// The same at that of all else.
+    pub(crate) fn wait_for(&self, under_way: u64) {
+        wait_for(&self.metrics, "admin", under_way);
     }
 
     /// Where that listens.

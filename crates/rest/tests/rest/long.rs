@@ -140,3 +140,21 @@ fn so_many_long_answers_are_under_way_for_one_caller_and_short_ones_and_others_g
         assert!(Instant::now() < until, "places of who has left are never given back");
     }
 }
+
+/// All that was there was built in memory and sent, for each small write, and once more for each that was asked for again.
+#[test]
+fn a_small_write_to_a_long_document_is_told_without_the_document() {
+    let archive = archive(None);
+    assert_eq!(archive.ask("PUT", "/db/doc", &[], b"[]").status, 201);
+    let push = |body: &[u8], key: &str| archive.ask("POST", "/db/doc", &[("idempotency-key", key)], body);
+    let long = format!("\"{}\"", "x".repeat(12 << 20));
+    for number in 0..20 {
+        assert_eq!(push(long.as_bytes(), &format!("long-{number}")).status, 200);
+    }
+    for is_again in [false, true] {
+        let told = push(b"1", "short");
+        assert_eq!((told.status, told.header("idempotency-replayed").is_some()), (200, is_again));
+        assert!(told.header("etag").is_some() && told.body.len() < 1 << 20, "{} bytes", told.body.len());
+    }
+    assert_eq!(archive.ask("PUT", "/db/doc", &[], b"[3]").body, b"[3]", "what is short is told back");
+}

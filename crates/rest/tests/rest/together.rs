@@ -270,3 +270,26 @@ fn what_a_transaction_makes_in_a_database_that_is_dropped_meanwhile_goes_with_it
     };
     assert!((0..20).any(|number| is_played(&number)));
 }
+
+/// Those before the busy one were gone, and he was told that nothing was done and when to ask again.
+#[test]
+fn a_database_of_which_a_document_is_busy_is_not_dropped_at_all() {
+    let house = house(Rules::default());
+    for path in ["/db/a", "/db/z", "/zoo/a"] {
+        assert_eq!(house.docs("PUT", path, &[], "[]").status, 201);
+    }
+    let status = |path: &str| house.docs("GET", path, &[], "").status;
+    let tx = begin(&house);
+    assert_eq!(write(&house, &tx, json!([{"document": "db/z", "put": [1]}])).status, 202);
+    for path in ["/db", "/"] {
+        assert_eq!(house.docs("DELETE", path, &[], "").status, 429, "{path}");
+        assert_eq!(["/db/a", "/db/z", "/zoo/a", "/db"].map(status), [200; 4], "{path}");
+        // What it had taken it has given back.
+        assert_eq!(house.docs("POST", "/db/a", &[], "2").status, 200);
+    }
+    assert_eq!(end(&house, &tx, "commit").status, 200);
+    assert_eq!(house.docs("DELETE", "/db", &[], "").status, 204);
+    assert_eq!(["/db/a", "/db/z", "/db", "/zoo/a"].map(status), [404, 404, 404, 200]);
+    assert_eq!(house.docs("DELETE", "/", &[], "").status, 204);
+    assert_eq!(status("/zoo"), 404);
+}
