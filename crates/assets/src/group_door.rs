@@ -26,7 +26,7 @@ use assent_world::Clock;
 use assent_world::net::{Address, Interest, Listener, Registry, Token, Waker};
 
 use self::runs::lay_answer;
-use crate::caller::{Asked, Caller, Held, Ordered, Whose, owed_bytes};
+use crate::caller::{Asked, Caller, Held, Ordered, Whose};
 use crate::command::{COMMAND_BYTES_MAX, Command};
 use crate::duties::Duty;
 use crate::engine::{KIND_COMMAND as ENTRY_COMMAND, KIND_RULES as ENTRY_RULES, Stats};
@@ -218,7 +218,7 @@ impl GroupDoor {
                 return client.refuse(mark, Kind::Invalid, &text);
             }
         };
-        let owed = owed_bytes(&command, bytes.len());
+        let owed = client.owes(&command, bytes.len(), |request| port.machine().kept_bytes(request));
         let ordered = match command.is_read() {
             _ if !port.takes() => Err(Refused::NotLeading { primary: None }),
             _ if client.only_asks => {
@@ -237,7 +237,7 @@ impl GroupDoor {
         match ordered {
             Ok(at) => {
                 self.owed_bytes += owed;
-                let whose = client.begin(token, mark, owed);
+                let whose = client.begin(token, mark, command.request, owed);
                 self.await_answer(at, whose, &command, bytes, port);
                 if let Some(at) = at.filter(|_| trace.is_on()) {
                     trace.sequence = at;

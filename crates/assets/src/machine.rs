@@ -344,6 +344,11 @@ impl Machine {
         (self.sessions.len(), self.sessions.bytes())
     }
 
+    /// How long the answer is that is kept for a request; none if there is none.
+    pub(crate) fn kept_bytes(&self, request: Request) -> Option<usize> {
+        if let Admission::Again(answer) = self.sessions.admit(request) { Some(answer.len()) } else { None }
+    }
+
     /// Bytes that the assets take, as far as capacities tell them.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {

@@ -78,7 +78,7 @@ impl Node {
             // Its epoch is over, or it has not heard of ours: both are for the arbiter to say.
             Role::Leading(_) if epoch > self.known.epoch => self.stop_leading(out),
             Role::Leading(leading) => {
-                leading.peer(from).greets(life);
+                leading.peer(from).greets(life, place.sequence, self.setup.ack);
                 out.push(self.lead_letter(from));
             }
             // The primary has stopped leading. An older greeting of its is no news.

@@ -43,6 +43,8 @@ pub(crate) struct Leading {
 pub(crate) struct Peer {
     life: Option<Life>,
     reach: Reach,
+    /// How far it was, as it said, when it came with less in the same life: it counts again when it has that.
+    owes: Reach,
     beat: u64,
     pub(crate) silent: bool,
     /// It has said in this epoch that it holds the log, and so has cut what diverged.
@@ -59,10 +61,19 @@ impl Peer {
         }
     }
 
-    /// It follows nobody, as it says.
-    pub(crate) fn greets(&mut self, life: Life) {
+    /// It follows nobody, as it says, and its log ends there.
+    pub(crate) fn greets(&mut self, life: Life, end: Sequence, ack: Ack) {
         self.meet(life);
         self.follows = false;
+        // Its folder is an older copy of what it was; what it confirmed is not there. Or this is an old greeting: its next answer says so.
+        if self.life == Some(life) && end < self.reach.at(ack) {
+            self.owes = self.owes.or_more(self.reach);
+            self.reach = self.reach.cut(end);
+        }
+    }
+
+    fn lacks(&self, ack: Ack) -> bool {
+        self.reach.at(ack) < self.owes.at(ack) || self.reach.durable < self.owes.durable
     }
 }
 
@@ -149,11 +160,7 @@ impl Node {
             return;
         }
         // Messages overtake each other; what is held grows.
-        peer.reach = Reach {
-            received: peer.reach.received.max(reach.received),
-            written: peer.reach.written.max(reach.written),
-            durable: peer.reach.durable.max(reach.durable),
-        };
+        peer.reach = peer.reach.or_more(reach);
         peer.beat = peer.beat.max(beat);
         peer.silent = false;
         peer.follows = true;
@@ -292,11 +299,12 @@ impl Node {
             let Some(peer) = leading.peers.get(&member) else { continue };
             let recorded = self.known.in_sync.life(member);
             let replaced = self.keeps(Rule::Lives) && peer.life.is_some() && peer.life != recorded;
-            if recorded.is_some() && (peer.silent || peer.out || replaced) {
+            let lacks = peer.lacks(self.setup.ack);
+            if recorded.is_some() && (peer.silent || peer.out || replaced || lacks) {
                 set = set.without(member);
             }
             let whole = (self.grade(peer) >= floor || !self.keeps(Rule::CaughtUp)) && peer.reach.durable >= kept;
-            let ready = peer.follows && whole && !peer.silent && !peer.out;
+            let ready = peer.follows && whole && !peer.silent && !peer.out && !lacks;
             if let Some(life) = peer.life.filter(|_| recorded.is_none() && ready) {
                 set = set.with(member, life);
             }

@@ -280,7 +280,8 @@ impl Node {
                 out.push(Action::Read);
             }
         }
-        if let Some(asked) = &self.asked {
+        // Who is told to stay out does not ask again to lead; what is on its way may still come true.
+        if let Some(asked) = self.asked.as_ref().filter(|asked| !self.out || !self.would_lead(&asked.to)) {
             out.push(Action::Change { expect: asked.expect, to: asked.to.clone() });
         }
     }
@@ -367,7 +368,7 @@ impl Node {
         if matches!(self.role, Role::Leading(_)) {
             out.push(Action::Yield);
         }
-        if self.known.primary == Some(self.setup.me) && self.is_whole() {
+        if self.known.primary == Some(self.setup.me) && self.is_whole() && !self.out {
             self.lead(out);
         } else {
             let running = !matches!(self.role, Role::Waiting(Waiting { running: false, .. }));
@@ -375,7 +376,7 @@ impl Node {
                 Role::Waiting(waiting) => std::mem::take(&mut waiting.heard),
                 _ => Vec::new(),
             };
-            // Named by the arbiter in a life that is over: nobody leads this epoch.
+            // Named by the arbiter in a life that is over, or told to stay out since it asked: nobody leads this epoch.
             let lost = self.known.primary == Some(self.setup.me);
             self.wait(Waiting { running, lost, heard, ..Waiting::started() }, out);
         }

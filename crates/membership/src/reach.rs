@@ -56,6 +56,15 @@ impl Reach {
         }
     }
 
+    /// As far as either of them.
+    pub(crate) fn or_more(self, other: Self) -> Self {
+        Self {
+            received: self.received.max(other.received),
+            written: self.written.max(other.written),
+            durable: self.durable.max(other.durable),
+        }
+    }
+
     /// Everything behind this sequence is gone.
     #[must_use]
     pub fn cut(self, to: Sequence) -> Self {

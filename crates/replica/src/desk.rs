@@ -34,7 +34,7 @@ use crate::replica::Replica;
 use crate::shelf::{Coming, Lent, Shelf, Wrote};
 use crate::status::Status;
 use crate::told::Told;
-use crate::wires::{LISTENER, WAKER, Wired, Wires};
+use crate::wires::{ACCEPT_AGAIN, LISTENER, WAKER, Wired, Wires};
 
 /// Notes of one turn: what comes next waits for the step between.
 const NOTES_MAX: usize = 1_024;
@@ -141,6 +141,8 @@ pub(crate) struct Snapshots<M: Machine> {
     pub(crate) wants_load: Option<Base>,
     /// The log before this place is not needed any more.
     pub(crate) wants_trim: Option<Lsn>,
+    /// What a standby asked for could not be read: one more is taken, in its stead.
+    pub(crate) wants_anew: bool,
     pub(crate) openings: Arc<Openings>,
     pub(crate) loaded: Option<M>,
     /// What was executed in all, and up to the one that is kept, and up to the one that is being written.
@@ -185,6 +187,7 @@ impl<M: Machine> Snapshots<M> {
             number: 0,
             wants_load: None,
             wants_trim: None,
+            wants_anew: false,
             openings,
             loaded: None,
             done: Done::default(),
@@ -279,7 +282,7 @@ impl<M: Machine, F: Front<M>> Desk<M, F> {
             Err(error) if error.kind() != ErrorKind::Interrupted => return Err(Stopped::Poll(error.to_string())),
             _ => {}
         }
-        if events.iter().any(|event| event.token() == LISTENER) {
+        if self.wires.accept_again || events.iter().any(|event| event.token() == LISTENER) {
             self.wires.accept();
         }
         fronts.clear();
@@ -309,6 +312,7 @@ impl<M: Machine, F: Front<M>> Desk<M, F> {
             return Duration::ZERO;
         }
         let due = Duration::from_millis(self.replica.due_ms().saturating_sub(self.now_ms()).clamp(1, 1_000));
+        let due = if self.wires.accept_again { due.min(ACCEPT_AGAIN) } else { due };
         self.front.pause().map_or(due, |pause| due.min(pause))
     }
 
@@ -441,7 +445,7 @@ impl<M: Machine, F: Front<M>> Desk<M, F> {
             ShelfDone::Wrote(Wrote::Kept(snapshot)) => {
                 let mark = snapshot.base.end;
                 // One from elsewhere, or a cut, may have come between: then it was revoked, or the value looks at its chain.
-                if mark.sequence > self.snapshots.kept {
+                if mark.sequence >= self.snapshots.kept {
                     self.snapshots.kept = mark.sequence;
                     self.snapshots.kept_done = self.snapshots.writing_done;
                     self.replica.counts.snapshots += 1;
@@ -523,10 +527,15 @@ impl<M: Machine, F: Front<M>> Desk<M, F> {
         let since = self.snapshots.done.commands.saturating_sub(self.snapshots.kept_done.commands);
         let bytes = self.snapshots.done.bytes.saturating_sub(self.snapshots.kept_done.bytes);
         let due = since >= self.tuning.snapshot_every.max(1) || bytes >= self.tuning.snapshot_log_bytes.max(1);
-        if self.applied.end.sequence <= self.snapshots.kept {
-            self.wanted.snapshot = false;
-        } else if self.wanted.snapshot || (due && self.now_ms() >= self.snapshots.not_before_ms) {
-            self.wanted.snapshot = false;
+        let (now, wanted) = (self.now_ms(), std::mem::take(&mut self.wanted.snapshot));
+        let may = now >= self.snapshots.not_before_ms;
+        let is_behind = self.applied.end.sequence > self.snapshots.kept;
+        let anew = may && self.snapshots.wants_anew;
+        if (is_behind && (wanted || anew || (due && may))) || (anew && self.snapshots.shelf.is_unreadable()) {
+            if std::mem::take(&mut self.snapshots.wants_anew) {
+                // Who asks in vain asks again soon: one in a while is enough.
+                self.snapshots.not_before_ms = now.saturating_add(SNAPSHOT_AGAIN_MS);
+            }
             self.snapshots.writing_done = self.snapshots.done;
             let (turn, base, view) = (self.snapshots.shelf.turn(), self.applied.clone(), self.machine.view());
             self.snapshots.busy = self.snapshots.worker.order(ShelfOrder::Write { turn, base, view });
@@ -552,17 +561,10 @@ impl<M: Machine, F: Front<M>> Desk<M, F> {
                     self.execute(u64::MAX)?;
                     self.doubt();
                 }
-                Output::Fetch { to, after, bytes_max } => {
-                    let fetched = self.log.fetch(after, bytes_max)?;
-                    let (chain, entries) = (fetched.chain, fetched.entries);
-                    self.later.push_back(Input::Fetched { to, after, chain, entries });
-                }
-                Output::ReadPiece { to, at, offset, bytes_max } => {
-                    let piece = self.snapshots.lent.piece(&self.snapshots.shelf, to, at, offset, bytes_max)?;
-                    self.later.push_back(Input::PieceRead { to, piece });
-                }
+                Output::Fetch { to, after, bytes_max } => self.fetch(to, after, bytes_max)?,
+                Output::ReadPiece { to, at, offset, bytes_max } => self.read_piece(to, at, offset, bytes_max)?,
                 Output::Unlend(member) => self.snapshots.lent.end(member),
-                Output::Trim(to) => self.snapshots.wants_trim = self.log.let_go(to)?.or(self.snapshots.wants_trim),
+                Output::Trim(to) => self.trim(to)?,
                 Output::KeepPiece(piece) => self.keep_piece(&piece)?,
                 Output::Load(base) => {
                     // The own one that is being laid stands lower: it gives way.

@@ -62,6 +62,21 @@ impl ReplicaError {
             Self::Older { .. } => Kind::Corrupt,
         }
     }
+
+    /// Whether the disk does not give back what was asked for, or gives something else; all other bytes may be well.
+    pub(crate) const fn is_unreadable(&self) -> bool {
+        match self {
+            Self::Journal(error) => {
+                matches!(
+                    error,
+                    JournalError::Corrupt { .. } | JournalError::Disk { .. } | JournalError::NotFound { .. }
+                )
+            }
+            Self::Disk { full, .. } => !*full,
+            Self::Damaged { .. } => true,
+            Self::Missing { .. } | Self::Older { .. } => false,
+        }
+    }
 }
 
 /// The disk's refusal, with what was being done to what.

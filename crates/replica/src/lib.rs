@@ -21,6 +21,7 @@ pub mod fuzzing;
 mod hold;
 mod inspect;
 mod keeping;
+mod lending;
 mod letters;
 mod machine;
 mod member;

@@ -381,6 +381,8 @@ impl Replica {
                 Action::Change { expect, to } => self.change(expect, to),
                 Action::Lead(epoch) => {
                     self.side = Side::Primary(Primary::new(self.settings.lease, self.end.sequence));
+                    // What an earlier primary said of entries that are not here is of another history than this one's.
+                    self.states.cut(self.end.sequence);
                     self.begin_keeping();
                     self.counts.leads += 1;
                     self.out.push(Output::Lead(epoch));

@@ -8,7 +8,8 @@
 //! Walk: [`Shelf::write`] lays the state as it was in one turn, and names it if that turn still is · [`Shelf::revoke`] begins another turn:
 //! what is under way is never named · a snapshot from elsewhere comes ([`Shelf::begin`], [`Coming::keep`]), is checked
 //! ([`Shelf::check`]) and named ([`Shelf::install`]), which is another turn, too · [`Lent`] keeps what is being sent readable.
-//! Of two snapshots the one with the lower sequence is never named over the other: memory and disk would tell two stories.
+//! Of two snapshots the one with the lower sequence is never named over the other: memory and disk would tell two stories. One that cannot
+//! be read is replaced also by one that stands as high.
 //! Deliberately absent: threads. Whoever writes is not whoever revokes; one lock orders them.
 
 use std::collections::BTreeMap;
@@ -45,6 +46,8 @@ struct Slot {
     /// Which turn it is.
     turn: u64,
     kept: Option<Arc<Snapshot>>,
+    /// The one that is kept cannot be read: one that stands as high takes its name.
+    is_unreadable: bool,
 }
 
 /// What became of a snapshot that was to be written.
@@ -79,7 +82,8 @@ impl Shelf {
     /// `Damaged`, or as the disk says.
     pub fn open(disk: Arc<dyn Disk>, folder: &Path) -> Result<Self, ReplicaError> {
         let kept = Snapshot::open(&*disk, &folder.join(NAME))?.map(Arc::new);
-        let shelf = Self { disk, folder: folder.to_path_buf(), slot: Mutex::new(Slot { turn: 0, kept }) };
+        let shelf =
+            Self { disk, folder: folder.to_path_buf(), slot: Mutex::new(Slot { turn: 0, kept, is_unreadable: false }) };
         // Halves of earlier ones.
         shelf.remove(NAME_NEW)?;
         shelf.remove(NAME_COMING)?;
@@ -102,6 +106,18 @@ impl Shelf {
     #[must_use]
     pub fn turn(&self) -> u64 {
         self.slot().turn
+    }
+
+    /// Whether the one that is kept could not be read.
+    #[must_use]
+    pub fn is_unreadable(&self) -> bool {
+        self.slot().is_unreadable
+    }
+
+    /// This one could not be read.
+    fn doubt(&self, snapshot: &Arc<Snapshot>) {
+        let mut slot = self.slot();
+        slot.is_unreadable |= slot.kept.as_ref().is_some_and(|kept| Arc::ptr_eq(kept, snapshot));
     }
 
     /// Another turn: a snapshot that is under way will not be named. Returns where the one that is kept stands.
@@ -148,7 +164,7 @@ impl Shelf {
             }
         };
         let mut slot = self.slot();
-        if slot.turn != turn || slot.stands() >= base.end.sequence {
+        if slot.turn != turn || !slot.gives_way_to(base.end.sequence) {
             drop(slot);
             self.remove(NAME_NEW)?;
             return Ok(Wrote::Revoked);
@@ -218,6 +234,7 @@ impl Shelf {
         self.disk.rename(&from, &to).map_err(|error| refused("naming", &from, &error))?;
         self.disk.sync_dir(&self.folder, entry).map_err(|error| refused("syncing", &self.folder, &error))?;
         slot.kept = Some(Arc::clone(&found));
+        slot.is_unreadable = false;
         Ok(found)
     }
 
@@ -246,6 +263,10 @@ impl Slot {
     fn stands(&self) -> Sequence {
         self.kept.as_ref().map_or(Sequence(0), |kept| kept.base.end.sequence)
     }
+
+    fn gives_way_to(&self, at: Sequence) -> bool {
+        at > self.stands() || (at == self.stands() && self.is_unreadable)
+    }
 }
 
 impl Coming {
@@ -270,7 +291,7 @@ impl Lent {
     /// none if there is none.
     ///
     /// # Errors
-    /// As the disk says.
+    /// As the disk says: this one is lent no more, and another one that stands as high may take its place.
     pub fn piece(
         &mut self,
         shelf: &Shelf,
@@ -290,6 +311,10 @@ impl Lent {
             }
         };
         let piece = lent.piece(offset, bytes_max);
+        if piece.is_err() {
+            self.0.remove(&to);
+            shelf.doubt(&lent);
+        }
         piece.map(Some).map_err(|error| refused("reading", &shelf.folder.join(NAME), &error))
     }
 

@@ -195,6 +195,25 @@ fn a_lower_one_is_refused() {
 }
 
 #[test]
+fn one_that_cannot_be_read_gives_way_to_one_that_stands_as_high_and_to_no_lower_one() {
+    let disk = SimDisk::new();
+    let shelf = shelf(&disk);
+    write(&shelf, 9, &[b"nine"]);
+    let mut lent = Lent::default();
+    disk.set_unreadable(Path::new("snapshot.new"), 0, true);
+    assert!(lent.piece(&shelf, Member(1), Sequence(0), 0, 100).is_err());
+    disk.set_unreadable(Path::new("snapshot.new"), 0, false);
+    assert!(shelf.is_unreadable());
+    assert!(matches!(write(&shelf, 8, &[b"eight"]), Wrote::Revoked));
+    assert!(matches!(write(&shelf, 9, &[b"again"]), Wrote::Kept(_)));
+    assert_eq!(chunks(&shelf.kept().unwrap()).unwrap(), [b"again"]);
+    // Whom it was lent gets the other one, and that one stays.
+    let piece = lent.piece(&shelf, Member(1), Sequence(0), 0, 100).unwrap().unwrap();
+    assert_eq!((piece.base, shelf.is_unreadable()), (base(9), false));
+    assert!(matches!(write(&shelf, 9, &[b"once more"]), Wrote::Revoked));
+}
+
+#[test]
 fn one_that_came_damaged_or_is_another_one_is_not_believed() {
     let disk = SimDisk::new();
     let shelf = shelf(&disk);

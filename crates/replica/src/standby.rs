@@ -37,6 +37,8 @@ impl Replica {
         let asked_ms = self.watch.now_ms;
         let end = Sequence(0);
         self.side = Side::Standby(Standby { primary, cutting: cuts, end, asked_ms, coming: None, loading: false });
+        // Also where nothing is cut: an earlier primary may have said what its state was farther on.
+        self.states.cut(cut);
         if !cuts {
             return self.resume();
         }
@@ -45,7 +47,6 @@ impl Replica {
         }
         self.counts.cuts += 1;
         self.recent.cut(cut);
-        self.states.cut(cut);
         self.confirmed = self.confirmed.min(cut);
         self.end.sequence = cut;
         self.reach = self.reach.cut(cut);

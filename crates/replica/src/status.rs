@@ -103,6 +103,8 @@ pub struct Counts {
     pub snapshots_installed: u64,
     /// Pieces of snapshots sent.
     pub pieces_sent: u64,
+    /// Times what a standby asked for could not be read here: it gets another snapshot.
+    pub lends_failed: u64,
     /// Bytes read from the disk for standbys.
     pub catch_up_bytes: u64,
     /// Bytes sent to other members.

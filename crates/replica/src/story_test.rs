@@ -84,6 +84,35 @@ fn a_state_that_differs_is_noticed_and_its_member_stops() {
 }
 
 #[test]
+fn a_lost_primarys_state_of_entries_that_are_not_here_is_not_compared() {
+    // The standby had not caught up, heard of the primary's state farther on, and a person forced it to lead: at the entry with that
+    // number it compared its own state with the lost one's, and stopped. So did one that followed another primary then.
+    let setup = Setup { me: B, members: vec![A, B], preferred: A, life: life(B), ack: Ack::Received };
+    let (mut standby, _) = Replica::start(Settings::new(setup), Opened::default(), 0).unwrap();
+    let in_sync = InSync::only(A, life(A));
+    let led = Configuration { version: 1, epoch: Epoch(1), primary: Some(A), in_sync, forced: false };
+    let leads = |configuration: &Configuration| {
+        let body = Body::Lead { configuration: configuration.clone(), base: History::default(), beat: 0, aside: false };
+        Message { from: A, to: B, told: digest(Ack::Received), epoch: configuration.epoch, said: Said::Letter(body) }
+    };
+    standby.step(Input::Heard(leads(&led)), 1);
+    assert_eq!(standby.standing(), Standing::Follows(A));
+    standby.step(said(A, B, Said::State { at: Sequence(64), hash: 1 }), 2);
+    let mut other = standby.clone();
+    standby.word(Word::Force, 3).unwrap();
+    standby.step(Input::Arbiter(led.clone()), 4);
+    let out = standby.step(Input::Arbiter(led.alone(B, life(B), true)), 5);
+    assert!(out.contains(&Output::Lead(Epoch(2))), "{out:?}");
+    let halts = |out: &[Output]| out.iter().any(|output| matches!(output, Output::Halt(_)));
+    assert!(!halts(&standby.step(Input::State { at: Sequence(64), hash: 2 }, 6)), "it is its own history now");
+    // Nothing is cut where the logs meet at the end.
+    let next = Configuration { version: 2, epoch: Epoch(2), ..led };
+    let out = other.step(Input::Heard(leads(&next)), 3);
+    assert!(sent(out).iter().any(|said| matches!(said, Said::Resume(_))) && other.standing() == Standing::Follows(A));
+    assert!(!halts(&other.step(Input::State { at: Sequence(64), hash: 2 }, 4)));
+}
+
+#[test]
 fn a_log_that_is_not_what_its_history_says_is_refused() {
     for left_out in [None, Some(Rule::SameChain)] {
         let mut primary = primary();

@@ -34,6 +34,8 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(2);
 /// is connected to anew.
 const UNANSWERED_MAX: Duration = Duration::from_secs(5);
 const CONNECT_AGAIN: Duration = Duration::from_millis(50);
+/// How soon an accept that failed for want of descriptors is tried again.
+pub(crate) const ACCEPT_AGAIN: Duration = Duration::from_millis(200);
 
 /// The connections.
 #[derive(Debug)]
@@ -43,6 +45,8 @@ pub(crate) struct Wires {
     inbound: BTreeMap<usize, Inbound>,
     outbound: BTreeMap<Member, Outbound>,
     next: usize,
+    /// Somebody may wait to be taken in, and nobody says it again.
+    pub(crate) accept_again: bool,
     /// Connections with more to read than one turn takes.
     unread: Vec<usize>,
     buffer: Vec<u8>,
@@ -95,6 +99,7 @@ impl Wires {
             inbound: BTreeMap::new(),
             outbound: BTreeMap::new(),
             next: FIRST,
+            accept_again: false,
             unread: Vec::new(),
             buffer: vec![0; READ_BYTES],
             bytes: (0, 0),
@@ -109,7 +114,16 @@ impl Wires {
 
     /// Takes in who comes.
     pub(crate) fn accept(&mut self) {
-        while let Ok(Some(mut peer)) = self.listener.accept() {
+        self.accept_again = false;
+        loop {
+            let mut peer = match self.listener.accept() {
+                Ok(Some(peer)) => peer,
+                Ok(None) => return,
+                Err(_) => {
+                    self.accept_again = true;
+                    return;
+                }
+            };
             if self.inbound.len() >= INBOUND_MAX {
                 // Strangers go, not members: one that loses its connection takes the other for lost.
                 let stranger = self.inbound.iter().find(|(_, inbound)| !inbound.spoke).map(|(token, _)| *token);

@@ -1,12 +1,17 @@
-//! A failing disk: what is refused was not done, what is in doubt says so, and a snapshot that fails harms nobody.
+//! A failing disk: what is refused was not done, what is in doubt says so, and a snapshot that fails harms nobody. And the one primary
+//! of a pair of which another node asks for what its disk has lost.
 
-use assent_assets::Trace;
+use std::path::Path;
+
+use assent_assets::{Client, Trace};
 use assent_journal::Log;
 use assent_kind::Kind;
-use assent_sim::{Call, Fault, Operation};
+use assent_membership::Ack;
+use assent_sim::{Call, Fault, Operation, SimDisk};
 use assent_world::Disk;
 
-use super::{add, batch, create, fresh, get, open};
+use super::group::{Group, Plan};
+use super::{add, batch, create, done, fresh, get, open};
 
 #[test]
 fn a_full_disk_refuses_the_command_and_nothing_of_it_is_there() {
@@ -87,4 +92,79 @@ fn whatever_call_of_a_snapshot_fails_nothing_is_lost_and_the_next_one_works() {
         }
     }
     assert!(failed > 8 && untrimmed > 0, "{failed} failed, {untrimmed} gave no log back");
+}
+
+/// Each id is created, in batches.
+fn create_all(client: &mut Client, ids: std::ops::Range<u64>) {
+    for first in ids.clone().step_by(1_000) {
+        client.execute(&(first..(first + 1_000).min(ids.end)).map(|id| create(id, 0)).collect::<Vec<_>>()).unwrap();
+    }
+}
+
+/// The second of two is lost, and the first one leads alone, in a new life: its memory holds none of the log.
+fn alone_again(group: &mut Group) {
+    drop(group.members.remove(&1));
+    let is_alone =
+        |group: &Group| (group.leader() == Some(0) && group.status(0).configuration.in_sync.len() == 1).then_some(());
+    group.until("it is alone in the set", is_alone);
+    drop(group.members.remove(&0));
+    group.start(0);
+    group.until("it leads again", is_alone);
+}
+
+/// A node with a new disk asked for the snapshot: the one complete node met a sector of it that its disk had lost, stopped, and could
+/// not start again.
+#[test]
+fn a_primary_whose_snapshot_cannot_be_read_goes_on_and_takes_another_one() {
+    let mut group = Group::new(Plan::calm(2, Ack::Received));
+    create_all(&mut group.client(&[0]), 0..40_000);
+    alone_again(&mut group);
+    group.client(&[0]).snapshot().unwrap();
+    let taken = group.until("it has a snapshot of everything", |group| {
+        let status = group.status(0);
+        (status.counts.snapshots > 0 && status.snapshot == status.applied).then_some(status.counts.snapshots)
+    });
+    // Behind what is read of it when it gets its name. This is the name under which it was laid.
+    let (laid, sector) = (Path::new("group/snapshot.new"), (600 << 10) / 512);
+    group.disks[0].set_unreadable(laid, sector, true);
+    group.disks[1] = SimDisk::new();
+    group.start(1);
+    let failed = group.until("another one is taken, although nothing was executed since", |group| {
+        let status = group.status(0);
+        assert_eq!(status.halted, None);
+        (status.counts.snapshots > taken).then_some(status.counts.lends_failed)
+    });
+    assert!(failed > 0);
+    // It is on other sectors.
+    group.disks[0].set_unreadable(laid, sector, false);
+    let mut client = group.client(&[0]);
+    assert_eq!(client.execute(&[add(1, 1)]).unwrap(), done(&[(1, 1)]));
+    assert_eq!(group.until_whole(), 0);
+    assert!(group.status(1).counts.snapshots_installed > 0);
+    assert_eq!(client.execute(&[add(1, 1)]).unwrap(), done(&[(2, 2)]));
+}
+
+/// As with the snapshot: a node that had been away for a while asked for what it lacked of the log.
+#[test]
+fn a_primary_whose_log_cannot_be_read_goes_on_and_sends_a_snapshot() {
+    let mut group = Group::new(Plan::calm(2, Ack::Received));
+    create_all(&mut group.client(&[0]), 0..2_000);
+    drop(group.members.remove(&1));
+    create_all(&mut group.client(&[0]), 2_000..4_000);
+    alone_again(&mut group);
+    let folder = Path::new("group");
+    for name in group.disks[0].list(folder).unwrap() {
+        (8..4_096).for_each(|sector| group.disks[0].set_unreadable(&folder.join(&name), sector, true));
+    }
+    group.start(1);
+    group.until("it asks for what cannot be read", |group| {
+        let status = group.status(0);
+        assert_eq!(status.halted, None);
+        (status.counts.lends_failed > 0).then_some(())
+    });
+    let mut client = group.client(&[0]);
+    assert_eq!(client.execute(&[add(1, 1)]).unwrap(), done(&[(1, 1)]));
+    assert_eq!(group.until_whole(), 0);
+    assert!(group.status(1).counts.snapshots_installed > 0);
+    assert_eq!(client.execute(&[add(3_999, 1)]).unwrap(), done(&[(1, 1)]));
 }

@@ -5,14 +5,16 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use assent_assets::{Answer, Client, Feed, Logic, Logics, Options, Refusal, Word, Work};
+use assent_assets::{
+    Answer, Client, Command, Feed, Logic, Logics, Op, Options, Refusal, Request, SessionName, Word, Work,
+};
 use assent_frame::{Head, lay};
 use assent_kind::Kind;
 use assent_membership::{Ack, Member, Standing};
 use assent_world::RealClock;
 
 use super::group::{Group, LIMIT, Plan};
-use super::{add, batch, create, done, get, xid};
+use super::{add, batch, create, done, get, laid, xid};
 
 const COMMAND: u16 = 0x51;
 /// An entry of a kind that is not of assets: whoever executes it stops.
@@ -26,9 +28,15 @@ fn framed(command: &[u8]) -> Vec<u8> {
 
 /// A primary whose standby and arbiter are away.
 fn stalled(clients_max: usize) -> Group {
+    stalled_after(clients_max, |_| ())
+}
+
+/// As [`stalled`], after this.
+fn stalled_after(clients_max: usize, before: impl FnOnce(&Group)) -> Group {
     let mut group = Group::new(Plan { clients_max, ..Plan::calm(2, Ack::Received) });
     let mut client = group.client(&[0]);
     client.execute(&[create(1, 0)]).unwrap();
+    before(&group);
     group.arbiter.go_away(true);
     drop(group.members.remove(&1));
     group.until("it stalls", |group| matches!(group.status(0).standing, Standing::Stalls(_)).then_some(()));
@@ -98,6 +106,63 @@ fn what_waits_for_a_stalled_primary_is_bounded_by_its_bytes() {
         }
     }
     panic!("{written} bytes of reads are taken from one connection");
+}
+
+/// Answers from a connection, this many.
+fn answers(stream: &mut UnixStream, count: usize) -> Vec<usize> {
+    stream.set_read_timeout(Some(LIMIT)).unwrap();
+    let (mut bytes, mut buffer, mut found) = (Vec::new(), vec![0; 1 << 16], Vec::new());
+    while found.len() < count {
+        let read = stream.read(&mut buffer).unwrap();
+        assert!(read > 0, "{} answers, and the end", found.len());
+        bytes.extend_from_slice(&buffer[..read]);
+        let mut used = 0;
+        while let Ok(Some((frame, laid))) = assent_frame::parse(&bytes[used..], 1 << 20) {
+            found.push(frame.payload.len());
+            used += laid;
+        }
+        bytes.drain(..used);
+    }
+    found
+}
+
+/// What a session is told again was booked as what the repetition would be answered: a batch of one Get under the number of one of 1,024, 8,000
+/// times, left 134 MB of answers that nobody read.
+#[test]
+fn what_is_told_again_is_bounded_by_its_bytes() {
+    const SESSION: SessionName = SessionName(77);
+    let asked = |number, ops: &[Op]| framed(&batch(Some(Request { session: SESSION, number, window: 4 }), ops));
+    for is_known in [true, false] {
+        let first = asked(1, &[get(1); 1_024]);
+        let opened = [framed(&laid(|out| Command::lay_open(out, SESSION))), first.clone()];
+        let group = stalled_after(100, |group| {
+            let mut stream = UnixStream::connect(group.path(0)).unwrap();
+            for command in opened.iter().take(if is_known { 2 } else { 1 }) {
+                stream.write_all(command).unwrap();
+                answers(&mut stream, 1);
+            }
+        });
+        let before = group.status(0).counts.ordered;
+        let mut stream = UnixStream::connect(group.path(0)).unwrap();
+        let mut writer = stream.try_clone().unwrap();
+        let again = if is_known { asked(1, &[get(1)]) } else { first };
+        let writes = std::thread::spawn(move || {
+            writer.write_all(&again).unwrap();
+            (1..8_000).for_each(|_| writer.write_all(&asked(1, &[get(1)])).unwrap());
+        });
+        group.until("some are taken", |group| (group.status(0).counts.ordered - before > 3).then_some(()));
+        // Each question has a turn, in which more of them would be taken.
+        for _ in 0..300 {
+            ask(&group).unwrap();
+            let taken = group.status(0).counts.ordered - before;
+            assert!(taken < 100, "{taken} answers of 16 KiB are owed to one connection");
+        }
+        // Whoever reads has all of them.
+        group.arbiter.go_away(false);
+        let found = answers(&mut stream, 8_000);
+        assert!(found.iter().all(|bytes| *bytes == found[0] && *bytes > 16 << 10), "{found:?}");
+        writes.join().unwrap();
+    }
 }
 
 #[test]

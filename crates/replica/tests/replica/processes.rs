@@ -1,6 +1,7 @@
 //! Members in processes of their own, with a witness: what they acknowledged is there, once, whoever dies or sleeps.
 
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use std::time::Duration;
 
 use assent_arbiter::{Door, Ledger};
 use assent_world::{Clock, RealClock, RealDisk};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 
 use super::child::CHILD;
 
@@ -30,6 +31,13 @@ impl Process {
 
     fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// It may open files up to this number. Returns what it was.
+    fn descriptors(&self, current: Option<u64>) -> Option<u64> {
+        let pid = Some(Pid::from_child(&self.child));
+        let maximum = rustix::process::getrlimit(Resource::Nofile).maximum;
+        prlimit(pid, Resource::Nofile, Rlimit { current, maximum }).unwrap().current
     }
 }
 
@@ -234,4 +242,25 @@ fn a_pair_goes_on_without_its_witness_and_a_hand_over_needs_it() {
     group.until("the standby leads", |group| group.leader().is_some_and(|(at, _)| at == standby));
     group.add(10, None);
     group.heals();
+}
+
+/// Whoever came while it had no descriptors was heard only when somebody else came.
+#[test]
+fn who_comes_while_there_are_no_descriptors_is_heard_once_there_are() {
+    let mut group = Group::new(1, "received");
+    let before = group.members[0].as_ref().unwrap().descriptors(Some(0));
+    let mut stranger = UnixStream::connect(group.path("m0")).unwrap();
+    // With the second answer it has had a turn since.
+    for _ in 0..2 {
+        assert!(group.ask(0, "status").starts_with("ok leads"));
+    }
+    group.members[0].as_ref().unwrap().descriptors(before);
+    // Says what no member says: who is heard is shown the door.
+    _ = stranger.write_all(&[7; 1_024]);
+    stranger.set_read_timeout(Some(LIMIT)).unwrap();
+    match stranger.read(&mut [0]) {
+        Ok(0) => {}
+        Err(error) if error.kind() == ErrorKind::ConnectionReset => {}
+        other => panic!("nobody hears it: {other:?}"),
+    }
 }
