@@ -65,8 +65,15 @@ impl Peer {
     pub(crate) fn greets(&mut self, life: Life, end: Sequence, ack: Ack) {
         self.meet(life);
         self.follows = false;
-        // Its folder is an older copy of what it was; what it confirmed is not there. Or this is an old greeting: its next answer says so.
-        if self.life == Some(life) && end < self.reach.at(ack) {
+        if self.life == Some(life) {
+            self.comes_with(end, ack);
+        }
+    }
+
+    /// It is heard again, and holds so much. Where that is less than it confirmed, its folder is an older copy of what it was, and what it confirmed is not
+    /// there. Or this was said before that: its next answer says so.
+    fn comes_with(&mut self, end: Sequence, ack: Ack) {
+        if end < self.reach.at(ack) {
             self.owes = self.owes.or_more(self.reach);
             self.reach = self.reach.cut(end);
         }
@@ -149,6 +156,7 @@ impl Node {
 
     pub(crate) fn confirmed_by(&mut self, from: Member, epoch: Epoch, said: (Life, Reach, u64, bool)) {
         let current = epoch == self.known.epoch || !self.keeps(Rule::Fence);
+        let ack = self.setup.ack;
         let Role::Leading(leading) = &mut self.role else { return };
         if !current {
             return;
@@ -158,6 +166,10 @@ impl Node {
         peer.meet(life);
         if peer.life != Some(life) {
             return;
+        }
+        // It may have come back without a greeting: the lead was told to it first.
+        if peer.silent {
+            peer.comes_with(reach.at(ack), ack);
         }
         // Messages overtake each other; what is held grows.
         peer.reach = peer.reach.or_more(reach);
@@ -281,6 +293,7 @@ impl Node {
             let whole = peer.is_some_and(|peer| {
                 peer.follows
                     && !peer.silent
+                    && !peer.out
                     && peer.life == self.known.in_sync.life(*to)
                     && self.grade(peer) >= self.reach.received
             });
@@ -346,7 +359,7 @@ impl Node {
         if let Role::Leading(leading) = &mut self.role
             && let Some(to) = leading.handing.or(leading.hands_to)
             && !handing_asked
-            && (self.known.in_sync.life(to).is_none() || leading.peer(to).silent)
+            && (self.known.in_sync.life(to).is_none() || leading.peer(to).silent || leading.peer(to).out)
         {
             (leading.hands_to, leading.handing) = (None, None);
         }

@@ -191,7 +191,13 @@ impl Node {
             (Word::HandOver(_) | Word::Settle, _) => return Err(WordError::NotLeading),
             // Who leads gives the lead away first, or nobody would have it.
             (Word::Out(true), Role::Leading(_)) => return Err(WordError::Leading),
-            (Word::Out(told), _) => self.out = told,
+            (Word::Out(told), role) => {
+                self.out = told;
+                if let Role::Waiting(waiting) = role {
+                    waiting.forced &= !told;
+                }
+                self.unask_lead(&mut out);
+            }
         }
         if word == Word::Force {
             out.push(Action::Read);
@@ -280,8 +286,7 @@ impl Node {
                 out.push(Action::Read);
             }
         }
-        // Who is told to stay out does not ask again to lead; what is on its way may still come true.
-        if let Some(asked) = self.asked.as_ref().filter(|asked| !self.out || !self.would_lead(&asked.to)) {
+        if let Some(asked) = &self.asked {
             out.push(Action::Change { expect: asked.expect, to: asked.to.clone() });
         }
     }
@@ -347,6 +352,14 @@ impl Node {
     }
 
     /// Whether to believe it would be to lead an epoch that it does not know of.
+    /// Who is told to stay out, and has asked to lead, asks for what is in its place: of the two one comes true at most, and which, it learns.
+    fn unask_lead(&mut self, out: &mut Vec<Action>) {
+        let asked = self.asked.as_ref().filter(|asked| self.out && self.would_lead(&asked.to));
+        if let Some(expect) = asked.map(|asked| asked.expect) {
+            self.ask(expect, self.known.with_set(self.known.in_sync.clone()), out);
+        }
+    }
+
     fn would_lead(&self, configuration: &Configuration) -> bool {
         configuration.epoch > self.known.epoch && configuration.primary == Some(self.setup.me)
     }

@@ -82,7 +82,7 @@ pub(crate) async fn whole(request: Request, bytes_max: usize) -> Result<Bytes, P
         if all.bytes.len() + piece.len() > bytes_max {
             return Err(too_long());
         }
-        all.push(&piece, owner.as_ref())?;
+        all.push(&piece, bytes_max, owner.as_ref())?;
     }
     Ok(if all.places.is_empty() { all.bytes.into() } else { Bytes::from_owner(all) })
 }
@@ -95,10 +95,10 @@ struct Gathered {
 }
 
 impl Gathered {
-    fn push(&mut self, piece: &[u8], owner: Option<&Owner>) -> Result<(), Problem> {
+    fn push(&mut self, piece: &[u8], bytes_max: usize, owner: Option<&Owner>) -> Result<(), Problem> {
         let (had, needs) = (self.bytes.capacity(), self.bytes.len() + piece.len());
         if needs > had {
-            let has = needs.max(had.saturating_mul(2));
+            let has = needs.max(had.saturating_mul(2).min(bytes_max));
             if let Some(owner) = owner.filter(|_| has > UNCOUNTED_BYTES) {
                 let counted = if self.places.is_empty() { 0 } else { had };
                 self.places.push(owner.take(has - counted)?);

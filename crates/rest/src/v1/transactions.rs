@@ -43,6 +43,9 @@ const SECONDS_MAX: u64 = 3_600;
 const WRITES_MAX: usize = 10_000;
 /// Transactions of one page.
 const PAGE_MAX: usize = 1_000;
+/// So often it is looked whether whoever is in a transaction has left it, before he is taken for one who waits.
+const MOMENTS: u32 = 5;
+const MOMENT: Duration = Duration::from_millis(1);
 
 /// An open transaction as its caller sees it.
 pub(super) fn view_of_open(view: &View) -> Value {
@@ -259,9 +262,13 @@ async fn beside_writers<T: Send + 'static>(
     house: &House,
     work: impl Fn(Patience) -> Result<Option<T>, Problem> + Clone + Send + 'static,
 ) -> Result<T, Problem> {
-    let at_once = work.clone();
-    if let Some(done) = house.guard.ends.run(move || at_once(Patience::None)).await? {
-        return Ok(done);
+    // Whoever lists or sweeps is in it for a moment only.
+    for _ in 0..MOMENTS {
+        let at_once = work.clone();
+        if let Some(done) = house.guard.ends.run(move || at_once(Patience::None)).await? {
+            return Ok(done);
+        }
+        tokio::time::sleep(MOMENT).await;
     }
     house.guard.writes.run(move || work(Patience::Waits)).await?.ok_or_else(at_work)
 }
