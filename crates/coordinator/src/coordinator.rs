@@ -448,6 +448,7 @@ impl Ruling {
             at_ms: self.at_ms,
             is_acknowledged: false,
             is_finished: false,
+            is_cleared: false,
             row: self.row,
             progress: BTreeMap::new(),
         }

@@ -15,7 +15,8 @@ use crate::table::Entry;
 use crate::{BranchView, Coordinator, Fate, Gauges, TransactionView};
 
 impl Coordinator {
-    /// Every transaction that is decided and not forgotten, or has branches that the agent saw prepared, in order. Walks
+    /// Every transaction that is decided and not forgotten, or has branches that the agent saw prepared, in order, but for those whose branches are
+    /// finished and that a person has seen to. Walks
     /// all of them under the lock: for tests and stopped coordinators; a server asks for pages.
     #[must_use]
     pub fn list(&self) -> Vec<TransactionView> {
@@ -41,7 +42,11 @@ impl Coordinator {
             }
             _ = decided.next_if_eq(&next);
             _ = watched.next_if_eq(&next);
-            list.extend(self.view(&state, next));
+            // What is finished, and a person has seen to, waits for its client alone.
+            let waits = |entry: &Entry| entry.is_finished && entry.is_cleared;
+            if state.table.is_watched(next) || !state.table.get(next).is_some_and(waits) {
+                list.extend(self.view(&state, next));
+            }
         }
     }
 

@@ -125,6 +125,7 @@ pub(crate) fn entry(decided: Decided, since: Moment) -> (TxId, Entry) {
         at_ms,
         is_acknowledged: acknowledged,
         is_finished: false,
+        is_cleared: notes.iter().any(|note| matches!(note.fate, Fate::Cleared)),
         row,
         progress: notes.into_iter().map(|note| (note.place(), note)).collect(),
     };

@@ -104,6 +104,8 @@ pub(crate) struct Entry {
     pub(crate) at_ms: u64,
     pub(crate) is_acknowledged: bool,
     pub(crate) is_finished: bool,
+    /// A person has had its heuristic outcomes forgotten.
+    pub(crate) is_cleared: bool,
     /// Where its decision may be a row, too.
     pub(crate) row: Option<ResourceId>,
     /// How its branches were left. Heuristic outcomes survive a restart; for the others a restarted agent looks again.
@@ -209,6 +211,7 @@ impl Table {
         for note in entry.progress.values_mut().filter(|note| matches!(note.fate, Fate::Heuristic(..))) {
             let native = note.words().clone();
             (note.fate, note.native) = (Fate::Cleared, native);
+            entry.is_cleared = true;
         }
         _ = self.heuristic.remove(&tx);
     }

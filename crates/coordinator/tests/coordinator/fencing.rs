@@ -194,7 +194,7 @@ fn what_a_client_acknowledged_is_not_remembered_for_it_and_what_a_person_cleared
     stand.round();
     assert!(stand.coordinator.forget(two, &operator()).is_ok());
     (0..4).for_each(|_| _ = stand.round());
-    assert!(stand.coordinator.show(two).is_some(), "its client may come back");
+    assert!(stand.coordinator.show(two).is_some() && stand.coordinator.list().is_empty(), "its client may come back");
     stand.fence();
     (0..4).for_each(|_| _ = stand.round());
     assert!(stand.coordinator.show(two).is_none());
