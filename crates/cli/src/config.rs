@@ -135,6 +135,8 @@ pub(crate) struct Engine {
     pub(crate) leases_max: Option<u32>,
     pub(crate) leases_memory_bytes_max: Option<u64>,
     pub(crate) leases_file_bytes_max: Option<u64>,
+    /// Of the store: threads that read at once, for each processor.
+    pub(crate) readers_per_processor: Option<u32>,
     /// Of the store: what those hours are ahead of UTC.
     pub(crate) utc_offset_minutes: Option<i16>,
 }
@@ -150,6 +152,7 @@ impl Engine {
             || self.compact_from_hour.is_some()
             || self.compact_to_hour.is_some()
             || self.utc_offset_minutes.is_some()
+            || self.readers_per_processor.is_some()
             || self.leases_max.is_some()
             || self.leases_memory_bytes_max.is_some()
             || self.leases_file_bytes_max.is_some()
@@ -168,6 +171,7 @@ impl Engine {
                 .space_amplification_max_percent
                 .unwrap_or(defaults.space_amplification_max_percent),
             space_room_bytes_min: self.space_room_bytes_min.unwrap_or(defaults.space_room_bytes_min),
+            readers_per_processor: self.readers_per_processor.unwrap_or(defaults.readers_per_processor),
             leases_max: self.leases_max.unwrap_or(defaults.leases_max),
             leases_memory_bytes_max: self.leases_memory_bytes_max.unwrap_or(defaults.leases_memory_bytes_max),
             leases_file_bytes_max: self.leases_file_bytes_max.unwrap_or(defaults.leases_file_bytes_max),
@@ -293,7 +297,7 @@ impl Config {
         if self.coordinator.as_ref().is_some_and(Engine::has_store) {
             return wrong(
                 "coordinator: memory_bytes, cache_bytes, background_bytes_per_second, space_amplification_max_percent, \
-                 space_room_bytes_min, the leases and the hours of compaction are the store's; write them in [kv]"
+                 space_room_bytes_min, readers_per_processor, the leases and the hours of compaction are the store's; write them in [kv]"
                     .into(),
             );
         }
@@ -446,9 +450,10 @@ mod tests {
         };
         let told = store(
             "data_dir = \"d\"\n[kv]\nmemory_bytes = 268435456\ncache_bytes = 5\nleases_max = 7\ncompact_to_hour = 6\n\
-             space_room_bytes_min = 0",
+             space_room_bytes_min = 0\nreaders_per_processor = 9",
         );
         assert_eq!((told.leases_max, told.compact_hours, told.space_room_bytes_min), (7, (0, 6), 0));
+        assert_eq!(told.readers_per_processor, 9);
         assert_eq!((told.memory_bytes, told.cache_bytes, told.store), (256 << 20, 0, assent_ids::NodeId(7)));
         let own = parse("data_dir = \"d\"\n[kv]").unwrap().kv.unwrap().store(assent_ids::NodeId(0));
         assert_eq!(own, assent_kv::Config::default());

@@ -64,6 +64,9 @@ pub struct Config {
     pub leases_file_bytes_max: u64,
     /// So long a branch may go on reading as of its first read.
     pub branch_snapshot_ms: u64,
+    /// About so many threads for each processor read at once, two thirds of it at least; more, where processors idle while others wait. Those
+    /// stand in line: with many more threads than processors a turn comes sooner so than from the scheduler. 0: all at once. At most 1,024.
+    pub readers_per_processor: u32,
     /// What a fold in the journal's order gathers in memory at a time.
     pub fold_bytes: u64,
     /// The ledger's memory is written out after that many bytes of journal: about as much is replayed at an open.
@@ -118,6 +121,7 @@ impl Default for Config {
             leases_memory_bytes_max: 256 << 20,
             leases_file_bytes_max: 4 << 30,
             branch_snapshot_ms: 60 * 60 * 1000,
+            readers_per_processor: 6,
             fold_bytes: 32 << 20,
             checkpoint_bytes: 64 << 20,
             memory_bytes: 16 << 20,
@@ -217,7 +221,7 @@ impl Config {
     /// # Errors
     /// [`KvError::Config`] with the key, its value and the rule.
     pub fn check(&self) -> Result<(), KvError> {
-        let rules: [(&'static str, u64, bool, &'static str); 15] = [
+        let rules: [(&'static str, u64, bool, &'static str); 16] = [
             (
                 "key_bytes_max",
                 self.key_bytes_max.into(),
@@ -258,6 +262,12 @@ impl Config {
             ),
             ("unpublished_max", self.unpublished_max.into(), self.unpublished_max > 0, "at least 1"),
             ("leases_max", self.leases_max.into(), self.leases_max > 0, "at least 1"),
+            (
+                "readers_per_processor",
+                self.readers_per_processor.into(),
+                self.readers_per_processor <= 1024,
+                "0 to 1024",
+            ),
             ("branch_snapshot_ms", self.branch_snapshot_ms, self.branch_snapshot_ms > 0, "at least 1"),
             ("checkpoint_bytes", self.checkpoint_bytes, self.checkpoint_bytes > 0, "at least 1"),
             (

@@ -51,7 +51,8 @@ impl Drop for Among<'_> {
     }
 }
 
-fn processors() -> usize {
+/// How many there are.
+pub(crate) fn processors() -> usize {
     static PROCESSORS: OnceLock<usize> = OnceLock::new();
     *PROCESSORS.get_or_init(|| thread::available_parallelism().map_or(1, usize::from))
 }

@@ -230,6 +230,7 @@ impl Lease {
 impl Snapshot {
     /// The next rows, and behind which key to go on.
     fn piece(&self, fold: &Fold<'_>, from: Bound<&[u8]>) -> Result<(Vec<Gathered>, Option<Key>), KvError> {
+        self.line_up();
         let (mut piece, mut bytes) = (Vec::new(), 0);
         for row in self.view().range(fold.keyspace, (from, fold.to)) {
             let (key, head) = row?;
@@ -262,6 +263,7 @@ impl Snapshot {
         behind: Option<(u64, u32)>,
         bytes_max: u64,
     ) -> Result<(Vec<Standing>, bool), KvError> {
+        self.line_up();
         let (mut rows, mut bytes, mut more) = (BinaryHeap::new(), 0_u64, false);
         for row in self.view().range(fold.keyspace, (fold.from, fold.to)) {
             let (key, head) = row?;

@@ -134,6 +134,8 @@ pub struct Stats {
     pub delayed: u64,
     /// Those microseconds.
     pub delayed_us: u64,
+    /// How often a read stood in line behind others since the open ([`Config::readers_per_processor`]), walks that went to its end among them.
+    pub readers_stood: u64,
     /// Merges of the ledger's files that failed since the open. They are tried again; reads go through more files meanwhile.
     pub merges_failed: u64,
     /// Panics of work in the background since the open: broken promises of ours. It is tried again, unless the store is broken by it.
@@ -271,7 +273,7 @@ impl Kv {
         desk.names = Names::read(&ledger);
         let counts = Counts { tried: ledger.durable().0, ..Counts::default() };
         let kv = Self {
-            shared: Arc::new(Shared::new(ledger, values, Time::new(clock, opened.latest_ms), config.scan_bytes_max)),
+            shared: Arc::new(Shared::new(ledger, values, Time::new(clock, opened.latest_ms), &config)),
             line: Arc::clone(&desk.line),
             counter: Counter::new(desk),
             claims: Claims::default(),
@@ -307,6 +309,7 @@ impl Kv {
     /// # Errors
     /// [`KvError::Damaged`], naming key and LSN, if its bytes are not those that were written.
     pub fn get(&self, keyspace: u32, key: &[u8]) -> Result<Option<Vec<u8>>, KvError> {
+        let _pass = self.shared.turns.enter();
         self.shared.value(keyspace, key)
     }
 
@@ -315,6 +318,7 @@ impl Kv {
     /// # Errors
     /// As [`Kv::get`].
     pub fn entry(&self, keyspace: u32, key: &[u8]) -> Result<Option<Found>, KvError> {
+        let _pass = self.shared.turns.enter();
         self.shared.get(keyspace, key)
     }
 
@@ -323,6 +327,7 @@ impl Kv {
     /// # Errors
     /// As [`Kv::get`].
     pub fn entry_within(&self, keyspace: u32, key: &[u8], value_bytes: u64) -> Result<Option<Within>, KvError> {
+        let _pass = self.shared.turns.enter();
         self.shared.get_within(keyspace, key, value_bytes)
     }
 
@@ -331,6 +336,7 @@ impl Kv {
     /// # Errors
     /// `Corrupt` if what leads to it is damaged.
     pub fn head(&self, keyspace: u32, key: &[u8]) -> Result<Option<Head>, KvError> {
+        let _pass = self.shared.turns.enter();
         Ok(self.shared.head(keyspace, key)?.map(Head::from))
     }
 
@@ -424,6 +430,7 @@ impl Kv {
             checkpoints_failed: counts.failed,
             delayed: counts.delayed,
             delayed_us: counts.delayed_us,
+            readers_stood: self.shared.turns.stood(),
             merges_failed: counts.merges_failed,
             panics: counts.panics,
             broken: u64::from(desk.refuse_broken().is_err() || ledger.is_closed()),

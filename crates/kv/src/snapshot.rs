@@ -1,7 +1,8 @@
 //! Reading: what all readers share, a place to look from, and walks over ranges.
 //!
 //! Walk: [`Shared`] has the log and the ledger · [`Snapshot`] keeps what was visible at its place until it is dropped.
-//! A read takes no lock, and never waits for a write, a sync or a merge.
+//! A read never waits for a write, a sync or a merge, and takes no lock where no more read than keep the processors busy; where many more do,
+//! each has its turn ([`crate::turnstile`]).
 
 use std::fmt;
 use std::iter::Peekable;
@@ -15,14 +16,20 @@ use assent_journal::Log;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::KvError;
+use crate::config::Config;
+use crate::crowd::processors;
 use crate::error::Shown;
 use crate::error::within;
 use crate::keyed::Key;
 use crate::ledger::{self, Ledger};
 use crate::record::Place;
 use crate::time::{Time, is_over};
+use crate::turnstile::Turnstiles;
 use crate::values::{Bytes, Set, Values};
 use crate::view::{View, Walk};
+
+/// Who reads a longer value takes nobody's place meanwhile: it may be some hundred milliseconds.
+const LONG_BYTES: u32 = 256 << 10;
 
 /// A value with what is kept beside it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -123,14 +130,17 @@ pub(crate) struct Shared {
     snapshots: AtomicU64,
     scan_bytes_max: u64,
     pub(crate) time: Arc<Time>,
+    pub(crate) turns: Turnstiles,
 }
 
 impl Shared {
-    pub(crate) fn new(ledger: Ledger, values: Values, time: Time, scan_bytes_max: u64) -> Self {
+    pub(crate) fn new(ledger: Ledger, values: Values, time: Time, config: &Config) -> Self {
         let time = Arc::new(time);
         ledger.tell_time(&time);
         let log = Arc::clone(&values.log);
-        Self { log, ledger, values, snapshots: AtomicU64::new(0), scan_bytes_max, time }
+        let turns = Turnstiles::new(time.clock(), config.readers_per_processor, processors());
+        let scan_bytes_max = config.scan_bytes_max;
+        Self { log, ledger, values, snapshots: AtomicU64::new(0), scan_bytes_max, time, turns }
     }
 
     pub(crate) fn snapshot(self: &Arc<Self>) -> Snapshot {
@@ -218,6 +228,9 @@ impl Shared {
 
     /// The value at a place as it stands there, checked.
     fn look(&self, set: &Set, place: &Place) -> Result<Bytes, String> {
+        if place.value_bytes > LONG_BYTES {
+            self.turns.go_early();
+        }
         let bytes = self.values.read(set, place)?;
         let computed = xxh3_64(bytes.as_slice());
         if computed != place.hash {
@@ -336,6 +349,7 @@ impl Snapshot {
     /// # Errors
     /// [`KvError::Damaged`] if its bytes are not those that were written; `Corrupt` too if what leads to it is damaged.
     pub fn get(&self, keyspace: u32, key: &[u8]) -> Result<Option<Vec<u8>>, KvError> {
+        let _pass = self.shared.turns.enter();
         let head = self.view.find(keyspace, key)?;
         head.map(|head| self.shared.value_of(&self.set, keyspace, key, &head)).transpose()
     }
@@ -345,6 +359,7 @@ impl Snapshot {
     /// # Errors
     /// As [`Snapshot::get`].
     pub fn entry(&self, keyspace: u32, key: &[u8]) -> Result<Option<Found>, KvError> {
+        let _pass = self.shared.turns.enter();
         let head = self.view.find(keyspace, key)?;
         head.map(|head| self.shared.fetch(&self.set, keyspace, key, head)).transpose()
     }
@@ -354,6 +369,7 @@ impl Snapshot {
     /// # Errors
     /// As [`Snapshot::get`].
     pub fn entry_within(&self, keyspace: u32, key: &[u8], most: u64) -> Result<Option<Within>, KvError> {
+        let _pass = self.shared.turns.enter();
         let Some(head) = self.view.find(keyspace, key)? else { return Ok(None) };
         if u64::from(head.place.value_bytes) > most {
             return Ok(Some(Within::Longer(head.into())));
@@ -366,6 +382,7 @@ impl Snapshot {
     /// # Errors
     /// `Corrupt` if what leads to it is damaged.
     pub fn head(&self, keyspace: u32, key: &[u8]) -> Result<Option<Head>, KvError> {
+        let _pass = self.shared.turns.enter();
         Ok(self.view.find(keyspace, key)?.map(Head::from))
     }
 
@@ -421,6 +438,7 @@ impl Snapshot {
         limit: usize,
         passes: &mut u64,
     ) -> Result<Vec<(Vec<u8>, Head)>, KvError> {
+        self.shared.turns.line_up();
         let (mut heads, mut gathered, most) = (Vec::new(), 0_u64, self.shared.scan_bytes_max);
         let mut walk = self.view.range(keyspace, (from, to)).within(*passes);
         while heads.len() < limit {
@@ -444,6 +462,11 @@ impl Snapshot {
         &self.view
     }
 
+    /// Before a piece of a walk.
+    pub(crate) fn line_up(&self) {
+        self.shared.turns.line_up();
+    }
+
     /// The value of a row that its view gave, for a fold.
     pub(crate) fn value_of(&self, keyspace: u32, key: &[u8], head: ledger::Head) -> Result<Found, KvError> {
         let value = self.shared.value_once(&self.set, keyspace, key, &head)?;
@@ -458,6 +481,7 @@ impl Snapshot {
         rows: usize,
         own: Vec<Own>,
     ) -> Result<Rows, KvError> {
+        self.shared.turns.line_up();
         let (bytes, mut passes) = (self.shared.scan_bytes_max, u64::MAX);
         let most = Most { rows, bytes, row_bytes: 0 };
         match self.shared.gather((&self.set, &self.view), keyspace, bounds, most, own, &mut passes)? {
@@ -474,6 +498,7 @@ impl Snapshot {
         own: Vec<Own>,
         passes: &mut u64,
     ) -> Result<Page, KvError> {
+        self.shared.turns.line_up();
         match self.shared.gather((&self.set, &self.view), keyspace, bounds, most, own, passes)? {
             (rows, Ended::Bytes(bytes)) if rows.is_empty() => {
                 Err(KvError::Size { part: "row", bytes, limit: most.bytes })

@@ -229,7 +229,11 @@ impl Server {
         for (number, poll) in polls.into_iter().enumerate() {
             let shared = Arc::clone(&self.shared);
             let mut desk = Desk::new(number, shared, poll, listener.take()).map_err(ServerError::Start)?;
-            let desk = spawn(&format!("desk-{number}"), move || desk.run())?;
+            let desk = spawn(&format!("desk-{number}"), move || {
+                // Votes and commits of all its clients would stand there with it.
+                assent_kv::stand_in_no_line();
+                desk.run();
+            })?;
             self.threads().desks.push(desk);
         }
         if let Some(attendance) = self.shared.recovery.attendance().map(Arc::clone) {

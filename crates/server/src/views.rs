@@ -211,6 +211,7 @@ pub fn store(it: &assent_kv::Stats) -> Vec<(&'static str, u64)> {
         ("kv.replayed", it.replayed),
         ("kv.delayed", it.delayed),
         ("kv.delayed_us", it.delayed_us),
+        ("kv.readers_stood", it.readers_stood),
         ("kv.rebuilt", it.rebuilt),
         ("kv.ledger_memory_bytes", it.memory_bytes),
         ("kv.ledger_runs", it.runs),

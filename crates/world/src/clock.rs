@@ -30,6 +30,10 @@ pub trait Clock: Send + Sync + Debug {
     fn wall_ms(&self) -> u64;
     /// Waits.
     fn sleep(&self, pause: Duration);
+    /// How long processors have worked for this process so far, all of its threads together; none where that is not known.
+    fn worked(&self) -> Option<Duration> {
+        None
+    }
     /// Names this run of the operating system: another value means that the page cache was lost in between.
     fn boot_id(&self) -> u128;
 }
@@ -55,6 +59,10 @@ impl Clock for RealClock {
         std::thread::sleep(pause);
     }
 
+    fn worked(&self) -> Option<Duration> {
+        rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime).try_into().ok()
+    }
+
     fn boot_id(&self) -> u128 {
         let text = std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         let digits: String = text.iter().map(|byte| char::from(*byte)).filter(char::is_ascii_hexdigit).collect();
@@ -72,6 +80,8 @@ mod tests {
         let before = RealClock.now();
         RealClock.sleep(Duration::from_millis(1));
         assert!(RealClock.now().since(before) >= Duration::from_millis(1));
+        let worked = RealClock.worked().unwrap();
+        while RealClock.worked().unwrap() < worked + Duration::from_millis(2) {}
         assert_eq!(RealClock.boot_id(), RealClock.boot_id());
         assert_ne!(RealClock.boot_id(), 0);
         assert_eq!(Moment(5).since(Moment(9)), Duration::ZERO);

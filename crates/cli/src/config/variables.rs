@@ -63,6 +63,7 @@ pub(super) const KEYS: &[(&str, Type)] = &[
     ("kv.background_bytes_per_second", Type::Number),
     ("kv.space_amplification_max_percent", Type::Number),
     ("kv.space_room_bytes_min", Type::Number),
+    ("kv.readers_per_processor", Type::Number),
     ("kv.leases_max", Type::Number),
     ("kv.leases_memory_bytes_max", Type::Number),
     ("kv.leases_file_bytes_max", Type::Number),

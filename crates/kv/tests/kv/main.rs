@@ -46,6 +46,7 @@ mod patience;
 mod plain;
 mod progress;
 mod queues;
+mod readers;
 mod resource;
 mod scripted_log;
 mod small_disk;
