@@ -32,7 +32,7 @@ use std::time::Duration;
 use assent_world::{Clock, Gate, Moment};
 
 /// How long a turn is.
-const TURN: Duration = Duration::from_micros(300);
+const TURN: Duration = Duration::from_micros(600);
 /// Such a part of those that may be in are enough, and never none.
 const ENOUGH: (u64, u64) = (2, 3);
 /// So often somebody looks whether processors idle. What is known since twice as long ago is not about now.
