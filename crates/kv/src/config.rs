@@ -64,7 +64,7 @@ pub struct Config {
     pub leases_file_bytes_max: u64,
     /// So long a branch may go on reading as of its first read.
     pub branch_snapshot_ms: u64,
-    /// About so many threads for each processor read at once, two thirds of it at least; more, where processors idle while others wait. Those
+    /// About so many threads for each processor read at once, two thirds of it or more; still more, where processors idle while others wait. Those
     /// stand in line: with many more threads than processors a turn comes sooner so than from the scheduler. 0: all at once. At most 1,024.
     pub readers_per_processor: u32,
     /// What a fold in the journal's order gathers in memory at a time.

@@ -35,9 +35,9 @@ use assent_world::{Clock, Gate, Moment};
 const TURN: Duration = Duration::from_micros(600);
 /// Such a part of those that may be in are enough, and never none.
 const ENOUGH: (u64, u64) = (2, 3);
-/// So often somebody looks whether processors idle. What is known since twice as long ago is not about now.
+/// So often somebody looks whether processors idle, since the line began or since the last look.
 const LOOK: Duration = Duration::from_millis(50);
-/// Behind so many others somebody looks half as often.
+/// Behind so many others somebody looks half as often, and so on: they are many.
 const BEHIND: u32 = 8;
 /// Less than so many hundredths of the processors' time: they idle. More than so many: they do not.
 const IDLE: u64 = 70;
@@ -143,7 +143,9 @@ impl Turnstiles {
 
     /// What follows may take long: whoever is in gives his place away, for good.
     pub(crate) fn go_early(&self) {
-        if let Some(turnstile) = self.own() {
+        if let Some(turnstile) = self.own().filter(|one| WHERE.get() == Some(one.address())) {
+            // He is not expected back soon.
+            UNTIL.take();
             turnstile.end();
         }
     }
@@ -222,10 +224,13 @@ impl Turnstile {
             if comes {
                 return;
             }
+            if line.is_empty() {
+                self.begin_to_look();
+            }
             line.push_back(Arc::clone(&gate));
+            self.stood.fetch_add(1, Ordering::Relaxed);
             line.len()
         };
-        self.stood.fetch_add(1, Ordering::Relaxed);
         let pause = LOOK.saturating_mul(1 + u32::try_from(before).unwrap_or(u32::MAX) / BEHIND);
         while gate.value() == 0 {
             self.look();
@@ -271,28 +276,31 @@ impl Turnstile {
         true
     }
 
+    /// What processors do from now on, as a line begins: of the calm before it nothing follows.
+    fn begin_to_look(&self) {
+        let mut worked = self.worked.lock().unwrap_or_else(PoisonError::into_inner);
+        self.looked.store(self.clock.now().0, Ordering::Relaxed);
+        *worked = self.clock.worked().unwrap_or_default();
+    }
+
     /// Whether processors idle, if it is time for that: then more may be in.
     fn look(&self) {
-        let now = self.clock.now();
-        let before = Moment(self.looked.load(Ordering::Relaxed));
-        let passed = now.since(before);
-        if passed < LOOK {
+        let is_time = || self.clock.now().since(Moment(self.looked.load(Ordering::Relaxed))) >= LOOK;
+        if !is_time() {
             return;
         }
         // One of all who find that.
-        if self.looked.compare_exchange(before.0, now.0, Ordering::AcqRel, Ordering::Relaxed).is_err() {
-            return;
-        }
-        let Some(worked) = self.clock.worked() else { return };
-        let before = std::mem::replace(&mut *self.worked.lock().unwrap_or_else(PoisonError::into_inner), worked);
-        if passed >= 2 * LOOK {
-            return;
-        }
+        let Ok(mut before) = self.worked.try_lock() else { return };
+        let Some(worked) = self.clock.worked().filter(|_| is_time()) else { return };
+        let now = self.clock.now();
+        let passed = now.since(Moment(self.looked.swap(now.0, Ordering::Relaxed)));
+        let worked_since = worked.saturating_sub(std::mem::replace(&mut *before, worked));
         let all = passed.as_micros().saturating_mul(self.processors.into()).max(1);
-        let busy = worked.saturating_sub(before).as_micros().saturating_mul(100) / all;
+        let busy = u64::try_from(worked_since.as_micros().saturating_mul(100) / all).unwrap_or(u64::MAX);
         let (most, word) = (self.most.load(Ordering::Relaxed), self.word.load(Ordering::Relaxed));
-        let next = next(most, self.least, word, u64::try_from(busy).unwrap_or(u64::MAX));
+        let next = next(most, self.least, word, busy);
         self.most.store(next, Ordering::Relaxed);
+        drop(before);
         if next > most {
             self.fill();
         }

@@ -57,13 +57,14 @@ fn who_comes_beyond_them_stands_in_line_and_is_given_a_place_in_order() {
             drop(reader(scope, &turnstile, move || order.lock().unwrap().push(number)));
             until(&turnstile, (2, number + 1));
         }
-        assert_eq!((order.lock().unwrap().len(), turnstile.stood()), (0, 5));
+        assert_eq!(order.lock().unwrap().len(), 0);
         // One after the other: of two places two would be given at a time.
         first.pop();
         until(&turnstile, (1, 4));
         first.pop();
     });
     assert_eq!((counts(&turnstile), order.into_inner().unwrap()), ((0, 0), vec![0, 1, 2, 3, 4]));
+    assert_eq!(turnstile.stood(), 5);
 }
 
 #[test]
@@ -100,6 +101,7 @@ fn a_place_stays_free_for_who_goes_in_the_midst_of_his_turn_while_enough_are_in(
 fn who_is_in_line_finds_somebody_in() {
     for places in [1, 2] {
         let turnstile = turnstile(SimClock::new(), places);
+        UNTIL.take();
         thread::scope(|scope| {
             let others: Vec<Sender<()>> = (0..places).map(|_| reader(scope, &turnstile, || ())).collect();
             until(&turnstile, (places.into(), 0));
@@ -270,13 +272,15 @@ fn nobody_stands_in_line_for_long_behind_those_whom_a_disk_keeps() {
     thread::scope(|scope| {
         let stuck: Vec<Sender<()>> = (0..2).map(|_| reader(scope, &turnstile, || ())).collect();
         until(&turnstile, (2, 0));
+        // Of the calm before a line nothing follows.
+        clock.pass(Duration::from_secs(9), Duration::ZERO);
         let behind: Vec<Sender<()>> = (0..5).map(|_| reader(scope, &turnstile, || ())).collect();
         until(&turnstile, (2, 5));
-        // Of a long calm nothing is known; and a busy processor has nothing left for them.
-        clock.pass(Duration::from_secs(9), Duration::ZERO);
-        RealClock.sleep(2 * LOOK);
+        // A busy processor has nothing left for them.
         clock.pass(LOOK, LOOK);
-        RealClock.sleep(2 * LOOK);
+        while turnstile.0[0].looked.load(Ordering::Relaxed) < clock.now().0 {
+            RealClock.sleep(Duration::from_millis(1));
+        }
         assert_eq!(counts(&turnstile), (2, 5));
         clock.pass(LOOK, Duration::ZERO);
         until(&turnstile, (4, 3));
@@ -291,6 +295,51 @@ fn nobody_stands_in_line_for_long_behind_those_whom_a_disk_keeps() {
         drop(turnstile.enter());
         assert_eq!(turnstile.0[0].most.load(Ordering::Relaxed), expected);
     }
+}
+
+#[test]
+fn the_last_of_a_long_line_look_too_if_the_first_are_gone() {
+    let clock = Worked(SimClock::new(), Arc::default());
+    let turnstile = turnstile(clock.clone(), 1);
+    thread::scope(|scope| {
+        let one = reader(scope, &turnstile, || ());
+        until(&turnstile, (1, 0));
+        let mut line = Vec::new();
+        for number in 0..20 {
+            line.push(reader(scope, &turnstile, || ()));
+            until(&turnstile, (1, number + 1));
+        }
+        // Those who look most often are in, and stay: one after the other, as they have come.
+        drop(one);
+        for left in (10..20).rev() {
+            until(&turnstile, (1, left));
+            drop(line.remove(0));
+        }
+        until(&turnstile, (1, 9));
+        for (at, expected) in [(2, 8), (4, 6), (8, 2), (10, 0)] {
+            clock.pass(3 * LOOK, Duration::ZERO);
+            until(&turnstile, (at, expected));
+        }
+        drop(line);
+    });
+    assert_eq!(counts(&turnstile), (0, 0));
+}
+
+#[test]
+fn who_reads_a_long_value_is_not_expected_back() {
+    let turnstile = turnstile(SimClock::new(), 3);
+    thread::scope(|scope| {
+        let others: Vec<Sender<()>> = (0..2).map(|_| reader(scope, &turnstile, || ())).collect();
+        until(&turnstile, (2, 0));
+        let pass = turnstile.enter();
+        UNTIL.set(Some((turnstile.0[0].address(), Moment(1))));
+        let next = reader(scope, &turnstile, || ());
+        until(&turnstile, (3, 1));
+        turnstile.go_early();
+        assert_eq!(counts(&turnstile), (3, 0), "the next one has the place");
+        drop((pass, others, next));
+    });
+    assert_eq!(counts(&turnstile), (0, 0));
 }
 
 #[test]
