@@ -134,7 +134,7 @@ pub struct Stats {
     pub delayed: u64,
     /// Those microseconds.
     pub delayed_us: u64,
-    /// How often a read stood in line behind others since the open ([`Config::readers_per_processor`]), walks that went to its end among them.
+    /// How often a read, or a piece of a walk, stood in line behind others since the open ([`Config::readers_per_processor`]).
     pub readers_stood: u64,
     /// Merges of the ledger's files that failed since the open. They are tried again; reads go through more files meanwhile.
     pub merges_failed: u64,

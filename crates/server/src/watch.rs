@@ -118,9 +118,7 @@ pub(crate) fn store(it: &Arc<Kv>, log: &Arc<dyn Log>, metrics: &Metrics, health:
     gauge("kv_branches_bytes", "Bytes of writes of branches that are not prepared", |it| it.branches_bytes);
     counter("kv_delayed", "Writes that waited for what is behind in the background", |it| it.delayed);
     counter("kv_delayed_microseconds", "How long they waited together", |it| it.delayed_us);
-    counter("kv_readers_stood", "Reads that stood in line behind others, and walks that went to its end", |it| {
-        it.readers_stood
-    });
+    counter("kv_readers_stood", "Reads, and pieces of walks, that stood in line behind others", |it| it.readers_stood);
     gauge("kv_live_bytes", "Bytes of values, with what is kept beside them, that are not dead", |it| it.live_bytes);
     gauge("kv_values_disk_bytes", "Bytes on disk in which they stand: journal and volumes", |it| {
         it.value_bytes_on_disk
