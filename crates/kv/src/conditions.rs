@@ -127,7 +127,7 @@ impl Kv {
         ops: &[Op<'_>],
         durability: Durability,
     ) -> Result<Lsn, KvError> {
-        let _among = self.pause(ops);
+        self.pause(ops);
         let judged = self.batch_if_begin(conditions, ops, durability)?;
         self.wait_judged(judged)
     }

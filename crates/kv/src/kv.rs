@@ -19,7 +19,6 @@ use crate::KvError;
 use crate::claims::Claims;
 use crate::compaction::{Done, Unread};
 use crate::config::{Config, METADATA_BYTES_MAX};
-use crate::crowd::Crowd;
 use crate::errand::Counter;
 use crate::error::{rows_fit, within};
 use crate::facts::percent;
@@ -72,7 +71,6 @@ pub struct Kv {
     pub(crate) damaged: Mutex<BTreeSet<u64>>,
     pub(crate) unread: Mutex<Unread>,
     pub(crate) done: Mutex<Done>,
-    pub(crate) crowd: Crowd,
 }
 
 /// Something that was appended and must be waited for before it is answered; or nothing, where nothing was appended.
@@ -292,7 +290,6 @@ impl Kv {
             has_folder: AtomicBool::new(false),
             unpassable: Mutex::default(),
             compacting: Mutex::default(),
-            crowd: Crowd::default(),
             leaving: Mutex::default(),
             damaged: Mutex::default(),
             unread: Mutex::default(),
@@ -384,7 +381,7 @@ impl Kv {
     /// # Errors
     /// As [`Kv::batch_begin`] and [`Kv::wait`].
     pub fn batch(&self, ops: &[Op<'_>], durability: Durability) -> Result<Lsn, KvError> {
-        let _among = self.pause(ops);
+        self.pause(ops);
         let pending = self.batch_begin(ops, durability)?;
         self.wait(pending)?;
         Ok(pending.lsn().unwrap_or_default())

@@ -50,7 +50,6 @@ mod compaction;
 mod conditions;
 mod config;
 mod covers;
-mod crowd;
 mod desk;
 mod errand;
 mod error;

@@ -17,14 +17,13 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::KvError;
 use crate::config::Config;
-use crate::crowd::processors;
 use crate::error::Shown;
 use crate::error::within;
 use crate::keyed::Key;
 use crate::ledger::{self, Ledger};
 use crate::record::Place;
 use crate::time::{Time, is_over};
-use crate::turnstile::Turnstiles;
+use crate::turnstile::{Turnstiles, processors};
 use crate::values::{Bytes, Set, Values};
 use crate::view::{View, Walk};
 

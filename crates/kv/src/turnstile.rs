@@ -26,7 +26,8 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread;
 use std::time::Duration;
 
 use assent_world::{Clock, Gate, Moment};
@@ -329,6 +330,12 @@ impl Turnstile {
     fn address(&self) -> usize {
         std::ptr::from_ref(self).addr()
     }
+}
+
+/// How many there are.
+pub(crate) fn processors() -> usize {
+    static PROCESSORS: OnceLock<usize> = OnceLock::new();
+    *PROCESSORS.get_or_init(|| thread::available_parallelism().map_or(1, usize::from))
 }
 
 fn let_in(gate: &Gate) {

@@ -18,7 +18,6 @@ use std::time::Duration;
 
 use assent_runs::{AtOnce, Pace};
 
-use crate::crowd::Among;
 use crate::desk::Desk;
 use crate::pressure::{self, Pressure};
 use crate::space;
@@ -207,11 +206,6 @@ impl Kv {
     /// like wait so long themselves; whoever calls [`Kv::batch_begin`] may do something else meanwhile, and says so ([`Kv::was_delayed`]).
     #[must_use]
     pub fn delay(&self, ops: &[Op<'_>]) -> Duration {
-        self.behind(ops).0
-    }
-
-    /// The same, and whether compactions set the pace of all who write.
-    fn behind(&self, ops: &[Op<'_>]) -> (Duration, bool) {
         let (debt, space) = (self.shared.ledger.debt(), self.space_debt());
         let pressure = Pressure {
             memory_bytes: debt.active_bytes + debt.immutable_bytes,
@@ -228,7 +222,7 @@ impl Kv {
             self.shared.ledger.space.tell();
             self.wanted.tell();
         }
-        (delay, space.bytes > 0)
+        delay
     }
 
     /// Until these are due, at the rate at which compactions give back what is dead.
@@ -244,15 +238,12 @@ impl Kv {
     }
 
     /// Begins a write that is waited for, and sleeps as long as it should: with no lock held, nobody stands behind one that waits.
-    /// What it answers is dropped with the write.
-    pub(crate) fn pause(&self, ops: &[Op<'_>]) -> Option<Among<'_>> {
-        let (delay, is_paced) = self.behind(ops);
-        let among = is_paced.then(|| self.crowd.enter());
+    pub(crate) fn pause(&self, ops: &[Op<'_>]) {
+        let delay = self.delay(ops);
         if delay > Duration::ZERO {
             self.was_delayed(1, delay);
             self.shared.time.clock().sleep(delay);
         }
-        among
     }
 
     /// So many writes waited so long each, because [`Kv::delay`] said so: whoever has them wait without [`Kv::batch`] tells it, to be counted.

@@ -65,21 +65,6 @@ fn who_writes_while_dead_values_are_too_much_wakes_who_works_and_who_compacts_wa
     assert!(slept(Duration::from_secs(60)) < Duration::from_secs(30) && space.was_told());
 }
 
-#[test]
-fn many_who_write_are_a_crowd_only_while_compactions_set_their_pace() {
-    let kv = store(Config::default());
-    let ops = [Op::put(0, b"key", b"value")];
-    assert!(kv.pause(&ops).is_none(), "nothing is too much");
-    let owed = Owed { bytes: 1, room: 0, most: 1 };
-    kv.shared.ledger.space.owes(&Look { owed, volume: 1 << 20, ..Look::default() });
-    let most = 2 * std::thread::available_parallelism().unwrap().get();
-    let few: Vec<_> = (0..most).map(|_| kv.pause(&ops).unwrap()).collect();
-    let crowded = || kv.pause(&ops).unwrap().is_crowded();
-    assert!(crowded() && few.iter().all(|one| !one.is_crowded()));
-    drop(few);
-    assert!(!crowded());
-}
-
 /// With four thousand keys at the second level of the ledger.
 fn with_keys(disk: &SimDisk, log_size: u64, cache_bytes: u64, bytes: usize) -> Kv {
     let kv = open(disk, log_size, Config { cache_bytes, ..Config::default() });

@@ -47,7 +47,7 @@ impl Kv {
     /// # Errors
     /// As [`Kv::batch`] and [`Kv::patiently`].
     pub fn batch_within(&self, at_most: Duration, ops: &[Op<'_>], durability: Durability) -> Result<Lsn, KvError> {
-        let _among = self.pause(ops);
+        self.pause(ops);
         let pending = self.patiently(at_most, |place| self.batch_begin_at(place, ops, durability))?;
         self.wait(pending)?;
         Ok(pending.lsn().unwrap_or_default())
@@ -64,7 +64,7 @@ impl Kv {
         ops: &[Op<'_>],
         durability: Durability,
     ) -> Result<Lsn, KvError> {
-        let _among = self.pause(ops);
+        self.pause(ops);
         let judged = self.patiently(at_most, |place| self.batch_if_begin_at(place, conditions, ops, durability))?;
         self.wait_judged(judged)
     }

@@ -30,4 +30,4 @@ pub use disk::{
 };
 pub use gate::Gate;
 pub use real::RealDisk;
-pub use turn::{Soon, give_way, soon, wake_soon};
+pub use turn::{give_way, wake_soon};

@@ -8,15 +8,11 @@
 //! Who computes for long in the background may do the opposite: with a long slice everybody else's is shorter, and who has a shorter one is
 //! let in when he wakes. Its share stays what it was, so that nothing starves, and a lock that it holds is not held for longer.
 //!
-//! A thread that is somebody else's may not be told either for good. Where he has waited in the midst of a call, and still has to sleep once or
-//! twice before it is over, it is let in soon until then.
-//!
-//! Walk: [`wake_soon`] · [`give_way`] · [`soon`] · `Attributes` what the scheduler knows of this thread.
+//! Walk: [`wake_soon`] · [`give_way`] · `Attributes` what the scheduler knows of this thread.
 //! Deliberately absent: priorities, privileges, real time. A lower priority would keep writers waiting for the room that the background makes.
 
 use std::cell::OnceCell;
 use std::io;
-use std::marker::PhantomData;
 
 /// The shortest slice that Linux grants (`sched(7)`: 0.1 to 100 ms).
 const SHORT_NS: u64 = 100_000;
@@ -41,40 +37,6 @@ pub fn wake_soon() -> bool {
 /// long. As [`wake_soon`] otherwise.
 pub fn give_way() -> bool {
     LATE.with(|granted| *granted.get_or_init(|| ask(LONG_NS).unwrap_or(false)))
-}
-
-/// For as long as this lives its thread is let in soon when it wakes ([`soon`]).
-#[derive(Debug)]
-#[must_use = "it ends when it is dropped"]
-pub struct Soon {
-    /// The slice that it had; none if it stays as it is.
-    own_ns: Option<u64>,
-    /// It is about the thread that made it.
-    of_thread: PhantomData<*const ()>,
-}
-
-/// As [`wake_soon`], until the answer is dropped: then the thread's slice is what it was. Four system calls in all, 3 us. Where it is let in soon
-/// anyway, or that is not granted, nothing changes.
-pub fn soon() -> Soon {
-    let own_ns = change(|own_ns| (own_ns > SHORT_NS).then_some(SHORT_NS)).ok().flatten();
-    Soon { own_ns, of_thread: PhantomData }
-}
-
-impl Drop for Soon {
-    fn drop(&mut self) {
-        // Refused, it stays short: that keeps nobody waiting for more than his share.
-        _ = change(|_| self.own_ns);
-    }
-}
-
-/// Gives this thread another slice, and says which it had; none where it is to stay.
-fn change(slice_ns: impl FnOnce(u64) -> Option<u64>) -> io::Result<Option<u64>> {
-    let mut now = Attributes::of_this_thread()?;
-    let own_ns = now.0.sched_runtime;
-    let Some(slice_ns) = slice_ns(own_ns).filter(|_| now.0.sched_policy == usual()) else { return Ok(None) };
-    now.0.sched_runtime = slice_ns;
-    now.set()?;
-    Ok(Some(own_ns))
 }
 
 fn ask(slice_ns: u64) -> io::Result<bool> {
@@ -170,29 +132,6 @@ mod tests {
             let after = Attributes::of_this_thread().unwrap().0;
             assert_eq!((after.sched_policy, after.sched_nice), (before.sched_policy, before.sched_nice));
             assert_eq!(after.sched_runtime == LONG_NS, is_known_here());
-        });
-    }
-
-    fn slice_ns() -> u64 {
-        Attributes::of_this_thread().unwrap().0.sched_runtime
-    }
-
-    #[test]
-    fn a_thread_is_let_in_soon_for_a_while_and_has_its_own_slice_behind_it() {
-        on_a_thread(|| {
-            let own_ns = slice_ns();
-            let while_short = if is_known_here() { SHORT_NS } else { own_ns };
-            let outer = soon();
-            assert_eq!(slice_ns(), while_short);
-            let nice = rustix::process::nice(3).unwrap();
-            drop(soon());
-            assert_eq!(slice_ns(), while_short, "the outer one goes on");
-            drop(outer);
-            let after = Attributes::of_this_thread().unwrap().0;
-            assert_eq!((after.sched_runtime, after.sched_nice), (own_ns, nice));
-            let is_granted = wake_soon();
-            drop(soon());
-            assert_eq!(slice_ns() == SHORT_NS, is_granted, "who asked for good");
         });
     }
 
