@@ -35,7 +35,8 @@ pub struct ClientConfig {
     pub token: Option<Token>,
     /// Times of the connection, and the clock.
     pub link: LinkConfig,
-    /// For how long a decision is asked for, again and again, before it is in doubt.
+    /// For how long a decision is asked for, again and again, before it is in doubt. One whose answer is lost is asked for once more, however
+    /// long that took: each answer has the time of its connection ([`LinkConfig::answer_ms`]).
     pub decide_ms: u64,
     /// Between two such questions.
     pub pause_ms: u64,
@@ -92,7 +93,7 @@ pub enum Known {
     RolledBack,
     /// Not decided yet: ask again.
     Undecided,
-    /// The coordinator's log failed over it: ask again after its restart.
+    /// The coordinator's log failed over it: ask again once that was restarted.
     InDoubt,
     /// Never heard of, or finished and forgotten: then every branch went one way.
     Unknown,

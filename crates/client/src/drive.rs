@@ -89,7 +89,9 @@ impl<'d, 'r> Drive<'d, 'r> {
 
     /// The branches that nobody decided about and that could not be told.
     fn given_up(&self, report: &Report) -> Vec<BranchRecord> {
-        let gave_up = report.decided.is_none() && !is_in_doubt(report);
+        // What has committed in one phase may have something left to be forgotten, and nobody undoes it.
+        let gave_up =
+            report.decided.is_none() && !is_in_doubt(report) && report.verdict != assent_xa::Verdict::Committed;
         let unfinished = report.unfinished.iter().filter(|_| gave_up);
         unfinished.filter_map(|left| self.record(left.branch)).collect()
     }

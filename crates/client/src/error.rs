@@ -74,6 +74,9 @@ pub enum WorkError {
         /// Which.
         tx: TxId,
     },
+    /// This thread works on it already, and would wait for itself.
+    #[error("this thread has a Work of this resource already: let go of it first")]
+    Held,
 }
 
 impl WorkError {
@@ -83,7 +86,7 @@ impl WorkError {
         match self {
             Self::NotStarted { reply: Reply::Refused(kind, _), .. } => *kind,
             Self::NotStarted { .. } => Kind::RolledBack,
-            Self::Over { .. } => Kind::Invalid,
+            Self::Over { .. } | Self::Held => Kind::Invalid,
         }
     }
 }

@@ -1,10 +1,12 @@
 //! A resource's place in a transaction, shared by the transaction that drives it and the handle that works on it.
 //!
 //! Not a plain `&mut` in the transaction: the application could not work on what the transaction holds. One lock that
-//! nobody else wants costs a few nanoseconds a call.
+//! nobody else wants costs a few nanoseconds a call. Who ends the transaction on the thread that holds a [`Work`] would wait for himself: he is
+//! told ([`Chair::is_mine`]).
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use assent_ids::{Branch, Mark, NodeId, TxId, Xid};
@@ -66,11 +68,40 @@ impl<R: Resource + ?Sized> Resource for Lent<'_, R> {
     }
 }
 
-pub(crate) type Shared<'r> = Arc<Mutex<Seat<dyn Resource + 'r>>>;
+/// A seat, and which thread works on it.
+pub(crate) struct Chair<T: ?Sized> {
+    /// As [`me`] has it; 0 for none.
+    worker: AtomicUsize,
+    seat: Mutex<Seat<T>>,
+}
 
-pub(crate) fn lock<'s, T: ?Sized>(seat: &'s Mutex<Seat<T>>) -> MutexGuard<'s, Seat<T>> {
+pub(crate) type Shared<'r> = Arc<Chair<dyn Resource + 'r>>;
+
+pub(crate) fn lock<T: ?Sized>(chair: &Chair<T>) -> MutexGuard<'_, Seat<T>> {
     // A panic of the application's work leaves the resource as it is; the transaction is rolled back by its drop.
-    seat.lock().unwrap_or_else(PoisonError::into_inner)
+    chair.seat.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A number of this thread that no other has while it lives.
+fn me() -> usize {
+    thread_local! {
+        static ME: u8 = const { 0 };
+    }
+    ME.with(|me| std::ptr::from_ref(me).addr())
+}
+
+impl<T> Chair<T> {
+    pub(crate) const fn new(seat: Seat<T>) -> Self {
+        Self { worker: AtomicUsize::new(0), seat: Mutex::new(seat) }
+    }
+}
+
+impl<T: ?Sized> Chair<T> {
+    /// Whether this thread works on it: to lock it would be to wait for ever.
+    pub(crate) fn is_mine(&self) -> bool {
+        // Only this thread writes its own number.
+        self.worker.load(Ordering::Relaxed) == me()
+    }
 }
 
 impl<T: Resource> Seat<T> {
@@ -128,18 +159,21 @@ impl<T: Resource + ?Sized> Seat<T> {
 }
 
 /// A resource within a transaction: work on it by [`Enlisted::work`].
-pub struct Enlisted<'r, R: ?Sized>(Arc<Mutex<Seat<Lent<'r, R>>>>);
+pub struct Enlisted<'r, R: ?Sized>(Arc<Chair<Lent<'r, R>>>);
 
 impl<R: ?Sized> fmt::Debug for Enlisted<'_, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let seat = lock(&self.0);
-        f.debug_struct("Enlisted").field("tx", &seat.tx).field("start", &seat.start).finish_non_exhaustive()
+        let mut shown = f.debug_struct("Enlisted");
+        if let Ok(seat) = self.0.seat.try_lock() {
+            shown.field("tx", &seat.tx).field("start", &seat.start);
+        }
+        shown.finish_non_exhaustive()
     }
 }
 
 impl<'r, R: Resource + ?Sized> Enlisted<'r, R> {
     pub(crate) fn new(node: NodeId, tx: TxId, xid: Xid, resource: &'r mut R) -> Self {
-        Self(Arc::new(Mutex::new(Seat::begin(node, tx, xid, Lent(resource)))))
+        Self(Arc::new(Chair::new(Seat::begin(node, tx, xid, Lent(resource)))))
     }
 
     pub(crate) fn seat(&self) -> Shared<'r>
@@ -149,23 +183,37 @@ impl<'r, R: Resource + ?Sized> Enlisted<'r, R> {
         Arc::clone(&self.0) as Shared<'r>
     }
 
-    /// The resource, to work on within the branch. Let it go before the commit.
+    /// The resource, to work on within the branch. Let it go before the transaction ends, by a commit, a rollback or its drop: that refuses to
+    /// wait for a work of its own thread, and waits for one of another.
     ///
     /// # Errors
-    /// [`WorkError`] if the branch was not started, or the transaction has ended.
+    /// [`WorkError`] if the branch was not started, the transaction has ended, or this thread has such a work already.
     pub fn work(&self) -> Result<Work<'_, 'r, R>, WorkError> {
+        if self.0.is_mine() {
+            return Err(WorkError::Held);
+        }
         let mut seat = lock(&self.0);
         seat.started()?;
-        Ok(Work(seat))
+        self.0.worker.store(me(), Ordering::Relaxed);
+        Ok(Work { seat, worker: &self.0.worker })
     }
 }
 
 /// An enlisted resource, held.
-pub struct Work<'s, 'r, R: ?Sized>(MutexGuard<'s, Seat<Lent<'r, R>>>);
+pub struct Work<'s, 'r, R: ?Sized> {
+    seat: MutexGuard<'s, Seat<Lent<'r, R>>>,
+    worker: &'s AtomicUsize,
+}
+
+impl<R: ?Sized> Drop for Work<'_, '_, R> {
+    fn drop(&mut self) {
+        self.worker.store(0, Ordering::Relaxed);
+    }
+}
 
 impl<R: ?Sized> fmt::Debug for Work<'_, '_, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Work({})", self.0.tx)
+        write!(f, "Work({})", self.seat.tx)
     }
 }
 
@@ -173,12 +221,12 @@ impl<R: ?Sized> Deref for Work<'_, '_, R> {
     type Target = R;
 
     fn deref(&self) -> &R {
-        self.0.resource.0
+        self.seat.resource.0
     }
 }
 
 impl<R: ?Sized> DerefMut for Work<'_, '_, R> {
     fn deref_mut(&mut self) -> &mut R {
-        self.0.resource.0
+        self.seat.resource.0
     }
 }

@@ -84,8 +84,10 @@ pub(crate) struct Served {
     resources: BTreeSet<ResourceId>,
     clock: Arc<dyn Clock>,
     state: Mutex<State>,
-    /// Held by whoever connects.
-    dial: Mutex<()>,
+    /// Held by whoever connects: why the last one could not, if he could not.
+    dial: Mutex<Option<LinkError>>,
+    /// How many could not.
+    undialled: AtomicU64,
     counters: Counters,
 }
 
@@ -118,6 +120,7 @@ impl Served {
             clock,
             state: Mutex::default(),
             dial: Mutex::default(),
+            undialled: AtomicU64::new(0),
             counters: Counters::default(),
         }
     }
@@ -140,12 +143,24 @@ impl Served {
 
     /// A connection that works, as far as anyone knows.
     fn line(&self) -> Result<Line, LinkError> {
+        let before = self.undialled.load(Ordering::Acquire);
         if let Some(line) = self.living() {
             return Ok(line);
         }
-        let _dialing = self.dial.lock().unwrap_or_else(PoisonError::into_inner);
-        // Somebody may have connected while we waited.
-        self.living().map_or_else(|| self.connect(), Ok)
+        let mut dial = self.dial.lock().unwrap_or_else(PoisonError::into_inner);
+        // Somebody may have connected while we waited; or could not, and so could not we. Else each of many who wait would try for as long, in turn.
+        if let Some(line) = self.living() {
+            return Ok(line);
+        }
+        if let Some(error) = dial.clone().filter(|_| self.undialled.load(Ordering::Acquire) > before) {
+            return Err(error);
+        }
+        let connected = self.connect();
+        *dial = connected.as_ref().err().cloned();
+        if connected.is_err() {
+            self.undialled.fetch_add(1, Ordering::Release);
+        }
+        connected
     }
 
     fn living(&self) -> Option<Line> {
@@ -315,20 +330,23 @@ impl Served {
 
     fn decided(&self, decision: &Decision) -> Result<Outcome, DecideError> {
         let deadline = self.clock.now().after(Duration::from_millis(self.config.decide_ms));
-        let mut may_be_decided = !decision.first;
+        let (mut may_be_decided, mut was_lost) = (!decision.first, false);
         loop {
+            let mut asks_again = false;
             let told = match self.attempt(decision, !may_be_decided) {
                 Ok(outcome) => return Ok(outcome),
                 Err(Trouble::NotSent(told)) => told,
                 Err(Trouble::Lost(told)) => {
                     may_be_decided = true;
+                    // However long nobody answered there: whoever has taken the coordinator's place may know.
+                    asks_again = !std::mem::replace(&mut was_lost, true);
                     told
                 }
                 // That a repeated question was refused says nothing about the first one.
                 Err(Trouble::Final(told)) if may_be_decided => return Err(error(Kind::InDoubt, told.message)),
                 Err(Trouble::Final(told)) => return Err(told),
             };
-            if self.clock.now() >= deadline {
+            if self.clock.now() >= deadline && !asks_again {
                 return Err(if may_be_decided { error(Kind::InDoubt, told.message) } else { told });
             }
             self.clock.sleep(Duration::from_millis(self.config.pause_ms));
@@ -523,6 +541,7 @@ impl Decider for Served {
 
     fn settle(&self, tx: TxId, mark: Mark) -> Result<Outcome, DecideError> {
         let deadline = self.clock.now().after(Duration::from_millis(self.config.decide_ms));
+        let mut was_asked = false;
         let message = loop {
             let asked = self.line().and_then(|line| {
                 let is_fenced = line.session.incarnation != tx.incarnation;
@@ -539,7 +558,8 @@ impl Decider for Served {
                 }
                 Err(trouble) => trouble.to_string(),
             };
-            if self.clock.now() >= deadline {
+            // As of a decision: twice, however long nobody answers.
+            if self.clock.now() >= deadline && std::mem::replace(&mut was_asked, true) {
                 break message;
             }
             self.clock.sleep(Duration::from_millis(self.config.pause_ms));

@@ -1,13 +1,13 @@
 //! One transaction of the application.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use assent_ids::{Branch, Mark, NodeId, ResourceId, TxId, Xid};
 use assent_kind::Kind;
-use assent_xa::{BRANCHES_MAX, Cause, Event, Native, Outcome, Report, Resource, Verdict, Voted};
+use assent_xa::{BRANCHES_MAX, Cause, Event, Native, Outcome, Report, Resource, TxReturn, Verdict, Voted};
 
 use crate::drive::{Drive, Ended, broken};
-use crate::seat::{Enlisted, Seat, Shared, lock};
+use crate::seat::{Chair, Enlisted, Seat, Shared, lock};
 use crate::{Client, CommitError, Committed, RolledBack, WorkError};
 
 /// Work on several resources that commits or is undone as one. Dropped, it rolls back.
@@ -75,7 +75,7 @@ impl<'r> Transaction<'r> {
             self.mark = self.mark_of(&mut resource);
         }
         let xid = self.next(resource.name());
-        let seat: Shared<'r> = Arc::new(Mutex::new(Seat::begin(self.node, self.tx, xid, resource)));
+        let seat: Shared<'r> = Arc::new(Chair::new(Seat::begin(self.node, self.tx, xid, resource)));
         let started = lock(&seat).started();
         self.seats.push(seat);
         started.map(|()| xid)
@@ -98,8 +98,10 @@ impl<'r> Transaction<'r> {
     /// Commits everywhere, or nowhere.
     ///
     /// # Errors
-    /// [`CommitError`]: its kind says what holds now.
+    /// [`CommitError`]: its kind says what holds now. `Invalid` while this very thread holds a [`crate::Work`] of it: then nothing was said to
+    /// any resource, and its branches are as they were until their connections end, which undoes them.
     pub fn commit(mut self) -> Result<Committed, CommitError> {
+        self.refuse_while_held()?;
         if let Err(error) = self.starts() {
             let undone = self.run(Event::Rollback)?;
             if !self.refused.is_empty() {
@@ -121,8 +123,9 @@ impl<'r> Transaction<'r> {
     /// Undoes everything. Branches that cannot be told now are named, and told by recovery.
     ///
     /// # Errors
-    /// [`CommitError`] of kind `Heuristic` if a resource had committed its branch by itself.
+    /// [`CommitError`] of kind `Heuristic` if a resource had committed its branch by itself; `Invalid` as for a commit.
     pub fn rollback(mut self) -> Result<RolledBack, CommitError> {
+        self.refuse_while_held()?;
         // What has not started is not there to be undone.
         _ = self.starts();
         let ended = self.run(Event::Rollback)?;
@@ -130,6 +133,20 @@ impl<'r> Transaction<'r> {
             Err(error) if error.kind != Kind::RolledBack => Err(error),
             _ => Ok(RolledBack { tx: self.tx, unfinished: self.unfinished(&ended.0) }),
         }
+    }
+
+    /// Who holds a work of it would wait for himself.
+    fn refuse_while_held(&self) -> Result<(), CommitError> {
+        let tx = self.tx;
+        if !self.is_held() {
+            return Ok(());
+        }
+        let message = format!("this thread still works on a resource of transaction {tx}: let go of its Work first");
+        Err(CommitError { kind: Kind::Invalid, returned: TxReturn::Fail, tx, message })
+    }
+
+    fn is_held(&self) -> bool {
+        self.seats.iter().any(|seat| seat.is_mine())
     }
 
     /// Receives the starts that nobody worked behind; branches that surely did not start are let go.
@@ -225,7 +242,8 @@ impl<'r> Transaction<'r> {
 
 impl Drop for Transaction<'_> {
     fn drop(&mut self) {
-        if !self.is_over {
+        // One whose work this thread holds ends with its connection.
+        if !self.is_over && !self.is_held() {
             _ = self.starts();
             // Nobody is there to be told; recovery finishes what cannot be done now.
             _ = self.run(Event::Rollback);

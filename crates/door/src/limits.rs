@@ -19,11 +19,12 @@ pub struct Limits {
     /// lives keeps an idle connection on purpose.
     pub idle_ms: u32,
     /// How long a begun frame or handshake may take to arrive, in milliseconds. A message of several frames, and an answer in parts, have to
-    /// move by 16 KiB a second, in each such time.
+    /// move by 16 KiB a second, in each such time; whoever takes nothing of his answers for so long is closed.
     pub partial_frame_ms: u32,
     /// Requests of one connection that are under way at a time. One more is answered `Busy`.
     pub pending_max: u32,
-    /// Bytes of answers that a slow reader may leave unread. Beyond, its connection is closed.
+    /// Bytes of answers that a slow reader may leave unread: beyond a quarter of it nothing further is looked at that it asks. What it had asked
+    /// before is answered, up to `pending_max` frames more.
     pub unread_bytes_max: u32,
 }
 

@@ -78,7 +78,7 @@ pub(crate) fn settle(visit: &mut Visit<'_>, client: Incarnation, tx: TxId, mark:
         return visit.error(Kind::Denied, &format!("transaction {tx} is not one of client {client}"));
     }
     match coordinator.settle(tx, mark) {
-        Ok(known) => told(visit, tx, known),
+        Ok(known) => told(visit, known),
         Err(error) => visit.error(error.kind, &error.message),
     }
 }
@@ -153,19 +153,16 @@ pub(crate) fn ask(visit: &mut Visit<'_>, tx: TxId) {
         return visit.error(Kind::NotFound, "this server has no coordinator; connect to one that has");
     };
     let known = coordinator.ask(tx);
-    told(visit, tx, known);
+    told(visit, known);
 }
 
-fn told(visit: &mut Visit<'_>, tx: TxId, known: Known) {
+fn told(visit: &mut Visit<'_>, known: Known) {
     let known = match known {
         Known::Committed => assent_wire::Known::Committed,
         Known::RolledBack => assent_wire::Known::RolledBack,
         Known::Undecided => assent_wire::Known::Undecided,
         Known::Unknown => assent_wire::Known::Unknown,
-        Known::InDoubt => {
-            let message = format!("the log failed while {tx} was decided; restart the coordinator and ask again");
-            return visit.error(Kind::InDoubt, &message);
-        }
+        Known::InDoubt => assent_wire::Known::InDoubt,
     };
     visit.answer(&Answer::Known(known));
 }

@@ -367,6 +367,8 @@ pub(crate) const KINDS: &[&str] = &[
     "stats",
     "heuristic",
     "votes",
+    "noted",
+    "settle",
     "tx_force",
     "tx_forget",
     "tx_log",
@@ -424,5 +426,24 @@ impl Shared {
     fn epoch(&self) -> Epoch {
         let store = || self.kv_log.as_ref().map_or(Epoch(0), |log| log.epoch());
         self.coordinator.as_ref().map_or_else(store, |coordinator| coordinator.epoch())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use assent_ids::{Epoch, Incarnation, Mark, ResourceId, TxId};
+    use assent_wire::{Decide, Outcome};
+
+    use super::*;
+
+    /// Was: counted nowhere.
+    #[test]
+    fn what_clients_of_a_last_resource_say_is_counted() {
+        let tx = TxId { incarnation: Incarnation { epoch: Epoch(1), number: 1 }, counter: 1 };
+        let noted = Decide { tx, outcome: Outcome::Committed, first: true, branches: Vec::new() };
+        let mark = Mark { resource: ResourceId::of("bank"), table: 1, timeline: 1 };
+        for said in [Request::Noted(noted), Request::Settle { tx, mark }] {
+            assert!(KINDS.contains(&name(&said)), "{}", name(&said));
+        }
     }
 }

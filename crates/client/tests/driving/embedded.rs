@@ -353,6 +353,23 @@ fn a_branch_that_went_its_own_way_is_the_operator_s_whatever_it_was_told() {
     }
 }
 
+/// Was: a rollback in the log, though its program heard that it is committed, as it is.
+#[test]
+fn a_branch_that_committed_by_itself_and_cannot_be_forgotten_yet_is_not_undone() {
+    let house = house();
+    let mut a = Double::answering("a", &house.tale, |verb| match verb {
+        "one-phase" => Some(Reply::Heuristic(Heuristic::Committed, said("by hand"))),
+        "forget" => Some(Reply::Lost(said("line cut"))),
+        _ => None,
+    });
+    let mut tx = house.client.begin().unwrap();
+    tx.enlist(&mut a);
+    let name = tx.tx();
+    let committed = tx.commit().unwrap();
+    assert_eq!(committed.unfinished, [("a".to_owned(), said("line cut"))]);
+    assert_eq!(house.coordinator.show(name).and_then(|view| view.decided), None);
+}
+
 #[test]
 fn a_branch_that_is_unknown_to_its_commit_is_asked_for_what_became_of_it() {
     let words = || said("another timeline");

@@ -117,6 +117,14 @@ impl Peer {
     }
 }
 
+/// A machine whose kernel takes connections, and where nobody answers.
+pub(crate) fn silent() -> (TcpListener, Address) {
+    #[expect(clippy::disallowed_methods, reason = "nobody waits on it")]
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().into();
+    (listener, address)
+}
+
 pub(crate) type Part = Box<dyn FnOnce(Peer) + Send>;
 
 pub(crate) struct Coordinator {

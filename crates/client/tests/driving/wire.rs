@@ -1,8 +1,9 @@
 //! A coordinator at the other end of a wire: how many messages, and what becomes of those that get no answer.
 
-use std::sync::mpsc;
+use std::sync::{Barrier, mpsc};
+use std::thread;
 
-use assent_client::{Client, ClientConfig, CommitError, Committed, Known};
+use assent_client::{Client, ClientConfig, CommitError, Committed, Known, LinkConfig, WorkError};
 use assent_ids::{Epoch, Mark, NodeId, ResourceId};
 use assent_kind::Kind;
 use assent_wire::{Answer, Outcome, Request};
@@ -10,7 +11,7 @@ use assent_world::{Clock as _, RealClock};
 use assent_xa::Reply;
 
 use super::double::{Double, Tale, said};
-use super::peer::{Coordinator, NODE, Peer, session};
+use super::peer::{Coordinator, NODE, Peer, session, silent};
 
 fn transfer(client: &Client) -> Result<Committed, CommitError> {
     told_transfer(client, &Tale::default())
@@ -168,7 +169,7 @@ fn who_learns_a_doubtful_outcome_lets_it_be_forgotten() {
 fn eight_threads_decide_over_one_connection() {
     let coordinator = Coordinator::plays(vec![first(Peer::goes_on)]);
     let client = Client::connect(coordinator.config());
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| (0..100).for_each(|_| _ = transfer(&client).unwrap()));
         }
@@ -253,6 +254,115 @@ fn no_answer_within_the_time_is_in_doubt_and_names_the_transaction() {
     assert!(error.message.contains(&error.tx.to_string()), "{error}");
     assert!(error.message.contains("recovery tells a, b"), "nobody rolled them back: {error}");
     assert_eq!(client.ask(error.tx).unwrap_err().kind, Kind::Unavailable);
+    coordinator.end();
+}
+
+/// Was: in doubt, and whoever had taken the coordinator's place was never asked.
+#[test]
+fn a_decision_whose_answer_was_awaited_for_longer_than_its_time_is_asked_for_once_more() {
+    let coordinator = Coordinator::plays(vec![
+        first(|peer| while peer.next().is_some() {}),
+        resumed(|peer| {
+            assert!(!peer.decides(Outcome::Committed), "it may be decided");
+            peer.goes_on();
+        }),
+    ]);
+    let link = LinkConfig { answer_ms: 300, connect_ms: 5_000, ..LinkConfig::default() };
+    let client = Client::connect(ClientConfig { link, decide_ms: 100, ..coordinator.config() });
+    transfer(&client).unwrap();
+    drop(client);
+    coordinator.end();
+}
+
+/// The same of what a last resource has decided that has not answered.
+#[test]
+fn a_row_whose_answer_was_awaited_for_longer_than_its_time_is_asked_for_once_more() {
+    let coordinator = Coordinator::plays(vec![
+        first(|peer| while peer.next().is_some() {}),
+        resumed(|peer| {
+            let asked = peer.next_but_pings().unwrap();
+            assert!(matches!(asked.request(), Request::Settle { .. }), "{asked:?}");
+            peer.answer(asked.mark, &Answer::Known(assent_wire::Known::Committed));
+            while peer.next_but_pings().is_some() {}
+        }),
+    ]);
+    let link = LinkConfig { answer_ms: 300, connect_ms: 5_000, ..LinkConfig::default() };
+    let resources = vec!["a".to_owned(), "b".to_owned()];
+    let client = Client::connect(ClientConfig { link, resources, decide_ms: 100, ..coordinator.config() });
+    let tale = Tale::default();
+    let mut a = Double::stumbling("a", &tale, "commit-last", 1, Reply::Lost(said("cut off")));
+    a.table = Some(Mark { resource: ResourceId::of("a"), table: 7, timeline: 3 });
+    let mut b = Double::new("b", &tale);
+    let mut tx = client.begin().unwrap();
+    tx.enlist(&mut a);
+    tx.enlist(&mut b);
+    tx.commit().unwrap();
+    drop(client);
+    coordinator.end();
+}
+
+/// Was: each who waited tried in turn, for as long as the one before: of 64 threads the last waited 64 seconds for one answer.
+#[test]
+fn many_who_wait_for_a_coordinator_that_does_not_greet_hear_of_one_try() {
+    let (_says_nothing, address) = silent();
+    let link = LinkConfig { connect_ms: 2_000, ..LinkConfig::default() };
+    let client = Client::connect(ClientConfig { link, ..ClientConfig::new(address, "many") });
+    let together = Barrier::new(8);
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                together.wait();
+                assert_eq!(client.begin().unwrap_err().kind, Kind::Unavailable);
+            });
+        }
+    });
+    let tries = client.counts().handshakes;
+    assert!(tries <= 2, "{tries} tries; one, and one more if somebody came late");
+    assert_eq!(client.begin().unwrap_err().kind, Kind::Unavailable);
+    assert_eq!(client.counts().handshakes, tries + 1, "who comes later tries anew");
+}
+
+/// Was: it waited for itself, for ever.
+#[test]
+fn who_ends_a_transaction_while_it_works_on_a_resource_is_told_so() {
+    let coordinator = Coordinator::plays(vec![first(Peer::goes_on)]);
+    let client = Client::connect(coordinator.config());
+    let tale = Tale::default();
+    for end in ["commit", "rollback", "drop"] {
+        let mut a = Double::new("a", &tale);
+        let mut tx = client.begin().unwrap();
+        let enlisted = tx.enlist(&mut a);
+        let mut work = enlisted.work().unwrap();
+        assert_eq!(enlisted.work().err(), Some(WorkError::Held));
+        assert!(format!("{enlisted:?}").starts_with("Enlisted"));
+        let told = match end {
+            "commit" => tx.commit().map(drop),
+            "rollback" => tx.rollback().map(drop),
+            _ => Ok(drop(tx)),
+        };
+        assert_eq!(told.err().map(|error| error.kind), (end != "drop").then_some(Kind::Invalid), "{end}");
+        work.work += 1;
+        drop(work);
+        assert_eq!(tale.take(), "a start, a !", "{end}: nothing more was said to it");
+    }
+    // Another thread's work is waited for.
+    let mut a = Double::new("a", &tale);
+    let mut tx = client.begin().unwrap();
+    let enlisted = tx.enlist(&mut a);
+    let (began, begun) = mpsc::channel();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut work = enlisted.work().unwrap();
+            began.send(()).unwrap();
+            thread::yield_now();
+            work.work += 1;
+        });
+        begun.recv().unwrap();
+        tx.commit().unwrap();
+    });
+    drop(enlisted);
+    assert_eq!(a.work, 1);
+    drop(client);
     coordinator.end();
 }
 
@@ -355,7 +465,7 @@ fn a_fenced_client_s_undecided_work_is_rolled_back_and_what_a_person_decided_is_
         go.send(()).unwrap();
         // The helper finds the connection ended and comes back under another name.
         while client.counts().handshakes < 3 {
-            std::thread::yield_now();
+            thread::yield_now();
         }
         let told = tx.commit();
         assert_eq!(told.as_ref().err().map(|error| error.kind), kind, "{known:?}");
@@ -392,7 +502,7 @@ fn who_was_away_for_too_long_has_no_last_resource_decide() {
     go.send(()).unwrap();
     // What was answered just now is believed: it is to have heard that it has another name.
     while client.begin().unwrap().tx().incarnation == session(1).incarnation {
-        std::thread::yield_now();
+        thread::yield_now();
     }
     let error = tx.commit().unwrap_err();
     assert!(error.kind == Kind::RolledBack && error.message.contains("away for too long"), "{error}");
