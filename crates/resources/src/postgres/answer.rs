@@ -29,6 +29,13 @@ const ROLLED_BACK: &str = "ROLLBACK";
 pub(super) const NO_TRANSACTION: &str = "25P01";
 /// SQLSTATE of what finds one that had failed.
 const FAILED: &str = "25P02";
+/// How it calls what waits for its standby while the time limit of the statement, or anybody's cancel, can end that wait: the commit of a
+/// prepared transaction, and our own question whether commits are waited for (`recovery.rs`). Nothing of anybody else's runs in them.
+const WAITED: [&str; 2] = ["COMMIT PREPARED", "DO"];
+/// SQLSTATE of a warning that has none of its own: that the wait has ended so is one, and what was done stands here alone. So is RAISE
+/// WARNING, which a vote or a commit may meet in triggers.
+/// Source: PostgreSQL's syncrep.c, `SyncRepWaitForLSN`; tried on 15.
+const WARNED: &str = "01000";
 
 /// A row of an answer, as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,6 +63,8 @@ pub(super) struct Answer {
     tag: Option<String>,
     /// It said that one of them found no transaction.
     is_outside: bool,
+    /// It warned of something.
+    is_warned: bool,
     has_ended: bool,
 }
 
@@ -86,6 +95,7 @@ impl Answer {
                 Message::NoticeResponse(said) => {
                     let code = failure(said.fields()).map_err(unread)?.native.code;
                     self.is_outside |= code == NO_TRANSACTION;
+                    self.is_warned |= code == WARNED;
                     notice(&code);
                 }
                 Message::ReadyForQuery(_) => self.has_ended = true,
@@ -113,14 +123,17 @@ impl Answer {
     /// The rows, where every statement was done, and the last one as `wanted` calls it, if it has to be.
     ///
     /// # Errors
-    /// The server's first error; also an answer to nothing that was said. Of a transaction's end: that there was none, or
-    /// that it had failed.
+    /// The server's first error; also an answer to nothing that was said, and one that no longer waited for its standby. Of a
+    /// transaction's end: that there was none, or that it had failed.
     pub(super) fn end(self, wanted: Option<&str>) -> Result<Vec<Row>, Failure> {
-        let Self { rows, failed, tag, is_outside, .. } = self;
+        let Self { rows, failed, tag, is_outside, is_warned, .. } = self;
         if let Some(failure) = failed {
             return Err(failure);
         }
         let Some(tag) = tag else { return Err(without_statement()) };
+        if is_warned && WAITED.contains(&tag.as_str()) {
+            return Err(unwaited());
+        }
         match wanted {
             None => Ok(rows),
             // Outside of a transaction a COMMIT is called so too; the warning that tells can be switched off (client_min_messages),
@@ -140,6 +153,12 @@ pub(super) fn without_statement() -> Failure {
 
 pub(super) fn lost(message: String) -> Failure {
     Failure { native: said(message), lost: true }
+}
+
+/// Why it does not count that something is done: a standby that is promoted now may not have it.
+fn unwaited() -> Failure {
+    let message = "it is done here, but the server no longer waited for its standby; asked again it waits".to_owned();
+    Failure { native: assent_xa::Native { code: WARNED.to_owned(), message }, lost: true }
 }
 
 /// As the server says it to other words.
@@ -369,6 +388,37 @@ pub(super) mod tests {
         assert_eq!(said(&[outside.clone(), tagged("ROLLBACK")], PREPARED), none);
         assert_eq!(said(&[outside.clone(), tagged(COMMITTED)], COMMITTED), none, "it says COMMIT all the same");
         assert_eq!(said(&[outside, tagged(PREPARED)], PREPARED), Ok(vec![]), "a trigger's own words");
+    }
+
+    /// What was taken for done without its standby was forgotten, and prepared again on the standby when that was promoted.
+    #[test]
+    fn what_no_longer_waited_for_its_standby_is_lost_and_other_warnings_are_not() {
+        let tagged = |tag: &str| message(b'C', format!("{tag}\0").as_bytes());
+        let cut = || error(b'N', "WARNING", "01000");
+        let lost = || Err(("01000".to_owned(), true));
+        let table = [
+            ("COMMIT PREPARED", vec![cut()], None, lost()),
+            ("DO", vec![cut()], None, lost()),
+            ("COMMIT PREPARED", vec![error(b'N', "NOTICE", "00000"), cut()], None, lost()),
+            ("COMMIT PREPARED", vec![], None, Ok(())),
+            ("COMMIT PREPARED", vec![error(b'N', "WARNING", "01007")], None, Ok(())),
+            ("DO", vec![], None, Ok(())),
+            // A trigger may say so of its own accord.
+            (PREPARED, vec![cut()], Some(PREPARED), Ok(())),
+            (COMMITTED, vec![cut()], Some(COMMITTED), Ok(())),
+            (COMMITTED, vec![cut()], None, Ok(())),
+            ("ROLLBACK PREPARED", vec![cut()], None, Ok(())),
+            ("SELECT 1", vec![cut()], None, Ok(())),
+        ];
+        for (tag, notices, wanted, expected) in table {
+            let whole = [notices.concat(), tagged(tag), ready(b'I')].concat();
+            for step in [1, 5, whole.len()] {
+                let mut answer = Answer::default();
+                assert!(whole.chunks(step).fold(false, |_, part| answer.take(part, &|_| {}).ok().unwrap()));
+                let told = answer.end(wanted).map(drop).map_err(|failure| (failure.native.code, failure.lost));
+                assert_eq!(told, expected, "{tag} {notices:?}");
+            }
+        }
     }
 
     #[test]

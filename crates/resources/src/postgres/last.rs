@@ -75,8 +75,11 @@ pub(super) const PLAIN: &str = "SELECT it.relkind OPERATOR(pg_catalog.=) 'r' AND
      FROM pg_catalog.pg_class AS it JOIN pg_catalog.pg_namespace AS space ON space.oid OPERATOR(pg_catalog.=) it.relnamespace \
      WHERE space.nspname OPERATOR(pg_catalog.=) 'assent_rows' AND it.relname OPERATOR(pg_catalog.=) 'decisions'";
 /// So that what is answered is durable. Its value is never used.
-const DURABLE: &str = "CASE WHEN pg_catalog.current_setting('synchronous_commit') OPERATOR(pg_catalog.=) 'off' \
+pub(super) const DURABLE: &str = "CASE WHEN pg_catalog.current_setting('synchronous_commit') OPERATOR(pg_catalog.=) 'off' \
      THEN pg_catalog.set_config('synchronous_commit', 'on', true) IS NOT NULL ELSE true END";
+/// Writes to the log, so that its transaction waits for what other commits wait for: something may be seen that no standby has, when the
+/// server was restarted beneath its client, or that one's session ended while it waited. True.
+pub(super) const LOGGED: &str = "pg_catalog.pg_logical_emit_message(true, 'assent', ''::pg_catalog.text) IS NOT NULL";
 /// A client's row that is not committed yet may stay so for ever.
 const PATIENCE: &str = "pg_catalog.set_config('lock_timeout', '250ms', true)";
 /// Nothing is sorted that an index has in its order.
@@ -371,11 +374,10 @@ impl Session {
             }
             Err(reply) => return Err(self.other_table(table).unwrap_or(reply)),
         }
-        // A statement and a transaction of its own: it sees what the first one waited for. It writes to the log, and so waits for what other
-        // commits wait for: a row may be seen that no standby has, when the server was restarted beneath its client.
+        // A statement and a transaction of its own: it sees what the first one waited for.
         let standing = format!(
             "SELECT outcome, pg_catalog.encode(votes, 'hex') FROM assent_rows.decisions WHERE tx OPERATOR(pg_catalog.=) {key} \
-             AND {is_up} AND {DURABLE} AND pg_catalog.pg_logical_emit_message(true, 'assent', ''::pg_catalog.text) IS NOT NULL"
+             AND {is_up} AND {DURABLE} AND {LOGGED}"
         );
         let rows = self.ask_primary(&standing)?;
         let word = |at| rows.first().and_then(|row| row.word(at));

@@ -71,7 +71,8 @@ impl Postgres {
     }
 
     /// Takes a connection that the caller has opened. No transaction may be open on it, now and when a branch starts:
-    /// its notices go to the caller, so it is not noticed.
+    /// its notices go to the caller, so it is not noticed. Nor is it that the server no longer waited for its synchronous standby when a
+    /// branch committed: have nothing cut that short there (`statement_timeout` does, and `pg_cancel_backend`).
     ///
     /// # Errors
     /// [`ResourceError::Connect`] where it is closed, the server prepares nothing, or it is a standby.
@@ -312,10 +313,10 @@ impl Address {
     }
 }
 
-/// What recovery's session asks the server for when it connects.
+/// What recovery's session asks the server for when it connects: also to be told that a wait for its standby was cut short by that limit.
 fn ask_for_limits(config: &mut Config, statement_ms: u64) {
     let options = config.get_options().unwrap_or_default();
-    let options = format!("{options} -c statement_timeout={statement_ms} {KEEPALIVES}");
+    let options = format!("{options} -c statement_timeout={statement_ms} -c client_min_messages=warning {KEEPALIVES}");
     config.options(&options);
 }
 

@@ -2,6 +2,8 @@
 //!
 //! Trap: a standby lists no prepared transactions, whatever its primary holds; they appear when it is promoted. So
 //! every question begins with whether this is one: a list that lacks a branch counts as a proof that it is finished.
+//! Trap: a branch may be committed here that no synchronous standby has, where its client's session ended while it waited. Who
+//! believed it would forget what the standby, promoted, has prepared again. So that is waited for (`wait_for_standby`).
 //! Deliberately absent: what an answer means (`truth.rs`, `claim.rs`, `codes.rs`).
 
 use std::sync::Arc;
@@ -16,6 +18,7 @@ use super::answer::Row;
 use super::client::PostgresClient;
 use super::codes::Step;
 use super::failure::Failure;
+use super::last::{DURABLE, LOGGED};
 use super::session::{Session, gid, standby};
 use super::truth::{Here, Relation, came_along, compare, history_file, past};
 use super::witness::{Place, Witness, timeline};
@@ -256,14 +259,31 @@ impl Session {
     fn status(&mut self, number: u64) -> Result<Reply, Failure> {
         // By the old name of the function, which every server since 10 has.
         match self.ask(|_| format!("SELECT pg_catalog.txid_status({number})")) {
-            Ok(answer) => Ok(match past(answer.first().and_then(|row| row.word(0))) {
-                Some(past) => Reply::Past(past),
-                None => Reply::Refused(Kind::Internal, said(format!("txid_status({number}) said a new word"))),
-            }),
+            Ok(answer) => {
+                let past = past(answer.first().and_then(|row| row.word(0)));
+                if past == Some(Past::Committed) {
+                    self.wait_for_standby()?;
+                }
+                let new = || Reply::Refused(Kind::Internal, said(format!("txid_status({number}) said a new word")));
+                Ok(past.map_or_else(new, Reply::Past))
+            }
             // "is in the future": a server that holds what the branch wrote has given its number.
             Err(failure) if failure.is("22023") => Ok(Reply::Past(Past::Elsewhere(failure.native))),
             Err(failure) => Err(failure),
         }
+    }
+
+    /// Comes back once the standby that commits wait for, if there is one, has all that is committed here. A wait that is cut short is lost.
+    ///
+    /// In a DO, as only the wait of a COMMIT within a statement is ended by its time limit. Behind a statement it would last until a
+    /// standby comes, and the session with it: that keeps recovery's claim from the next connection, which would be taken for another process.
+    fn wait_for_standby(&mut self) -> Result<(), Failure> {
+        // The warning that tells of such an end can be switched off.
+        let words = format!(
+            "DO LANGUAGE plpgsql $assent$BEGIN PERFORM pg_catalog.set_config('client_min_messages', 'warning', true); \
+             PERFORM {DURABLE} AND {LOGGED}; COMMIT; END$assent$"
+        );
+        self.ask(|_| words).map(drop)
     }
 
     /// The server's words, and whose the branch is.

@@ -169,11 +169,7 @@ impl Session {
         self.evidence = None;
         self.witness.clear();
         match self.say(self.opening()) {
-            Ok(()) if self.was_open.load(Ordering::Relaxed) => {
-                // XA, xa_start [XAER_OUTSIDE]: that work is not ours to vote on.
-                let message = "a transaction is open on this connection; end it before a branch starts".to_owned();
-                Reply::Refused(Kind::Invalid, Native { code: "25001".to_owned(), message })
-            }
+            Ok(()) if self.was_open.load(Ordering::Relaxed) => outside(),
             Ok(()) => {
                 if let Way::Line(line) = &self.client.0 {
                     line.pace().begin_branch();
@@ -185,8 +181,8 @@ impl Session {
         }
     }
 
-    /// What needs no word as long as the server has heard of no transaction: its start, where none is open, and the end
-    /// of a branch without any work.
+    /// What needs no word as long as the server has heard of no transaction of ours: its start, and the end of a branch without
+    /// any work.
     fn unbegun(&mut self, plan: &Plan) -> Option<Reply> {
         let Way::Line(line) = &mut self.client.0 else { return None };
         match *plan {
@@ -198,6 +194,8 @@ impl Session {
                 self.stand = Stand::Active(xid);
                 Some(Reply::Done)
             }
+            // The warning that BEGIN earns then can be switched off (client_min_messages).
+            Plan::Start(_) if line.is_open() => Some(outside()),
             // Who wants every branch to vote has this one begin now.
             Plan::End { success: true, .. } if *line.begun() == Begin::Owed && self.asking != Asking::Never => {
                 line.set_begun(Begin::Said);
@@ -570,6 +568,12 @@ impl kept::Session for Session {
 
 pub(super) fn closed() -> Native {
     said("the connection was closed".to_owned())
+}
+
+/// XA, xa_start [XAER_OUTSIDE]: that work is not ours to vote on.
+fn outside() -> Reply {
+    let message = "a transaction is open on this connection; end it before a branch starts".to_owned();
+    Reply::Refused(Kind::Invalid, Native { code: "25001".to_owned(), message })
 }
 
 /// Why nothing that this server says about branches counts.

@@ -55,7 +55,11 @@ fn own_name(test: &str) -> String {
 
 impl PostgresTable {
     pub(crate) fn new(servers: &Servers, test: &str) -> Self {
-        let it = Self { url: servers.postgres.clone(), table: own_name(test) };
+        Self::of(&servers.postgres, test)
+    }
+
+    pub(crate) fn of(url: &str, test: &str) -> Self {
+        let it = Self { url: url.to_owned(), table: own_name(test) };
         it.plain().batch_execute(&format!("CREATE TABLE {} (id int)", it.table)).unwrap();
         it
     }

@@ -204,6 +204,26 @@ fn a_branch_does_not_start_in_somebodys_open_transaction() {
     assert_eq!(table.rows(), [1], "the other work is untouched");
 }
 
+/// The work of before was the branch's then, and was committed and rolled back with it.
+#[test]
+fn a_branch_does_not_start_in_an_open_transaction_of_which_no_warning_tells() {
+    let servers = shared();
+    let table = PostgresTable::new(&servers, "silent");
+    let mut branch = table.resource();
+    run(&mut branch, "SET client_min_messages = error").unwrap();
+    run(&mut branch, &format!("BEGIN; INSERT INTO {} VALUES (1)", table.table)).unwrap();
+    for _ in 0..2 {
+        let reply = branch.call(Verb::Start(xid("silent", 0)));
+        assert!(matches!(reply, Reply::Refused(Kind::Invalid, _)), "{reply:?}");
+        assert_eq!(code(&reply), "25001");
+        // The driver has its answer before that has ended, and with it the word of the transaction.
+        branch.work(|client| client.prepare("SELECT 1").map(drop)).unwrap();
+    }
+    run(&mut branch, "COMMIT").unwrap();
+    assert_eq!(table.rows(), [1], "the other work is untouched");
+    assert_eq!(branch.call(Verb::Start(xid("silent", 0))), Reply::Done);
+}
+
 #[test]
 fn a_serialization_failure_at_the_vote_is_a_no() {
     let servers = shared();

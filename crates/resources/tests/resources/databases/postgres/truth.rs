@@ -1,14 +1,17 @@
 //! What became of a branch that is not listed: asked with the witness of its vote.
 
-use ::postgres::Client;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use ::postgres::{Client, Config, NoTls};
 use assent_ids::Xid;
 use assent_kind::Kind;
-use assent_resources::{Postgres, PostgresConnector};
+use assent_resources::{Limits, Postgres, PostgresConnector};
 use assent_xa::{Connector, Past, Reply, Resource, Verb};
 
 use super::super::engine::{Engine, PostgresTable, code, node, other_database, wait, xid};
-use super::super::servers::{alone, shared};
-use super::{YES, as_superuser, run, superuser};
+use super::super::servers::{Own, alone, shared};
+use super::{YES, as_superuser, process, run, superuser};
 
 fn inquire(of: &mut dyn Resource, xid: Xid, witness: &[u8]) -> Past {
     match of.call(Verb::Inquire { xid, witness: witness.to_vec() }) {
@@ -285,4 +288,92 @@ fn after_a_fail_over_a_branch_that_came_along_is_finished_and_one_that_was_lost_
     for xid in [came, halved, lost] {
         assert_eq!(old.call(Verb::Rollback(xid)), Reply::Done);
     }
+}
+
+/// The server gives up half of it.
+const SHORT: Limits = Limits { answer_ms_max: 2_000, ..Limits::RECOVERY };
+
+/// From now on commits there wait for a standby that is not there.
+fn without_its_standby(url: &str) {
+    let was_cut = Arc::new(AtomicBool::new(false));
+    let cut = Arc::clone(&was_cut);
+    let mut config: Config = as_superuser(url).parse().unwrap();
+    config.notice_callback(move |notice| _ = cut.fetch_or(notice.code().code() == "01000", Ordering::Relaxed));
+    let mut probe = config.connect(NoTls).unwrap();
+    probe.batch_execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'").unwrap();
+    probe.batch_execute("SELECT pg_reload_conf()").unwrap();
+    probe.batch_execute("SET statement_timeout = '200ms'").unwrap();
+    // Which of its processes has read that, nobody is told.
+    wait("commits to wait for a standby", || {
+        let commit = "DO $$BEGIN PERFORM pg_logical_emit_message(true, 'probe', ''); COMMIT; END$$";
+        let _slow = probe.batch_execute(commit);
+        was_cut.load(Ordering::Relaxed).then_some(())
+    });
+}
+
+fn waits_for_nobody(url: &str) {
+    let mut superuser = superuser(url);
+    superuser.batch_execute("ALTER SYSTEM SET synchronous_standby_names = ''").unwrap();
+    superuser.batch_execute("SELECT pg_reload_conf()").unwrap();
+}
+
+fn short_recovery(url: &str) -> Box<dyn Resource> {
+    PostgresConnector::new("bank", url).unwrap().limited(SHORT).connect().unwrap()
+}
+
+/// The time limit of COMMIT PREPARED ends its wait for the standby, and the server says that it is done. A standby that was promoted
+/// then listed as prepared what nobody knew any more, and had it rolled back: half a commit.
+#[test]
+fn a_commit_that_no_longer_waited_for_its_standby_is_not_done_until_that_has_it() {
+    drop(shared()); // The binaries are there from here on.
+    let own = Own::start("postgres", "");
+    let table = PostgresTable::of(&own.url, "unwaited");
+    let silent = format!("{}?options=-c%20client_min_messages%3Derror", own.url);
+    let cases = [(&own.url, 0), (&silent, 1)].map(|(url, number)| {
+        let xid = xid("unwaited", number);
+        (url, xid, voted(&mut table.resource(), xid, &format!("INSERT INTO {} VALUES ({number})", table.table)))
+    });
+    without_its_standby(&own.url);
+    for (url, xid, _) in &cases {
+        let reply = short_recovery(url).call(Verb::Commit(*xid));
+        assert!(matches!(&reply, Reply::Lost(native) if native.message.contains("its standby")), "{url}: {reply:?}");
+        assert_eq!(code(&reply), "01000");
+    }
+    assert_eq!(table.rows(), [0, 1], "it is done here");
+    waits_for_nobody(&own.url);
+    for (url, xid, witness) in &cases {
+        assert_eq!(inquire(&mut *short_recovery(url), *xid, witness), Past::Committed);
+    }
+}
+
+/// The session of a client that waited for its standby was ended: the branch is committed here and nowhere else, and who said so had
+/// recovery forget it. And a session that waits for ever keeps the claim, so that recovery would take itself for another process.
+#[test]
+fn a_commit_that_no_standby_has_is_not_told_and_who_asks_gives_its_claim_back() {
+    drop(shared()); // The binaries are there from here on.
+    let own = Own::start("postgres", "");
+    let table = PostgresTable::of(&own.url, "unheard");
+    let (node, xid) = (node("unheard"), xid("unheard", 0));
+    let mut branch = table.resource();
+    let witness = voted(&mut branch, xid, &format!("INSERT INTO {} VALUES (7)", table.table));
+    let process = process(&mut branch);
+    without_its_standby(&own.url);
+    let mut superuser = superuser(&own.url);
+    branch.send(Verb::Commit(xid));
+    wait("the commit to wait", || {
+        let sql = "SELECT FROM pg_stat_activity WHERE pid = $1 AND wait_event = 'SyncRep'";
+        superuser.query_opt(sql, &[&process]).unwrap()
+    });
+    assert_eq!(inquire(&mut *short_recovery(&own.url), xid, &witness), Past::Open);
+    let ended: bool = superuser.query_one("SELECT pg_terminate_backend($1, 60000)", &[&process]).unwrap().get(0);
+    assert!(ended && matches!(branch.receive(), Reply::Lost(_)));
+    assert_eq!(table.rows(), [7]);
+    for round in 0..2 {
+        let mut agent = short_recovery(&own.url);
+        wait("the claim to be free", || (agent.call(Verb::Claim(node)) == Reply::Done).then_some(()));
+        let reply = agent.call(Verb::Inquire { xid, witness: witness.clone() });
+        assert!(matches!(reply, Reply::Lost(_)), "{round}: {reply:?}");
+    }
+    waits_for_nobody(&own.url);
+    assert_eq!(inquire(&mut *short_recovery(&own.url), xid, &witness), Past::Committed);
 }
