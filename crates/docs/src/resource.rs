@@ -1,8 +1,8 @@
 //! A database as a resource manager of a transaction, in the same process.
 //!
-//! Walk: between start and end [`DocsResource::edit`] gives the branch's own edit of a document, and so its one writer's seat · `send`
-//! appends, `receive` waits: so branches of several stores share their time on disk. What a branch has written to documents beside the one
-//! that it writes just now stays in memory up to what one edit may keep, and is laid beyond.
+//! Walk: between start and end [`DocsResource::edit`] gives the branch's own edit of a document, and so its one writer's seat, and
+//! [`DocsResource::let_go`] takes it back · `send` appends, `receive` waits: so branches of several stores share their time on disk. What a
+//! branch has written to documents beside the one that it writes just now stays in memory up to what one edit may keep, and is laid beyond.
 //! Deliberately absent: a memory of finished branches. What became of one that is not listed is told by the witness of its vote.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -117,6 +117,24 @@ impl DocsResource {
         }
         work.turn_to(document)?;
         work.edits.get_mut(document).ok_or(DocsError::NoBranch)
+    }
+
+    /// Whether the started branch has an edit of this document.
+    #[must_use]
+    pub fn has(&self, document: &str) -> bool {
+        let work = self.current.and_then(|xid| self.begun.get(&xid));
+        work.is_some_and(|work| work.edits.contains_key(document))
+    }
+
+    /// Lets the started branch's edit of a document go, with all that it has changed there, and the document's seat: the branch says
+    /// nothing of it.
+    pub fn let_go(&mut self, document: &str) {
+        let Some(work) = self.current.and_then(|xid| self.begun.get_mut(&xid)) else { return };
+        if let Some(edit) = work.edits.remove(document)
+            && work.at != document
+        {
+            work.beside_bytes = work.beside_bytes.saturating_sub(edit.held_bytes());
+        }
     }
 
     /// Bytes in memory of what its branches have written and what is not laid, about.

@@ -11,6 +11,7 @@ use std::task::{Context, Poll};
 
 use axum::Router;
 use axum::extract::Request;
+use axum::http::{Method, header};
 use axum::response::Response;
 use axum::serve::IncomingStream;
 use tower::Service;
@@ -33,6 +34,13 @@ impl Inside {
     pub(crate) fn at_once(&self, request: &Request, caller: &Caller) -> Option<(Wish, Response)> {
         let response = docs::at_once(self.library.as_deref()?, caller, request)?;
         Some((Wish::of(request), response))
+    }
+
+    /// Whether it tells of a document whose length nobody has looked at. Who asks so for what is measured is told more than 0.
+    pub(crate) fn is_unmeasured(&self, method: &Method, response: &Response) -> bool {
+        let length = response.headers().get(header::CONTENT_LENGTH);
+        let is_head = *method == Method::HEAD && response.status().is_success();
+        self.library.is_some() && is_head && length.is_some_and(|length| length == "0")
     }
 
     pub(crate) async fn route(&self, request: Request) -> Response {

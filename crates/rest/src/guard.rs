@@ -302,8 +302,8 @@ pub(crate) async fn pass(guard: &Guard, inside: &Inside, peer: &Peer, mut reques
     if !headers.contains_key(header::CACHE_CONTROL) {
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     }
-    if response.status() == StatusCode::NOT_MODIFIED {
-        // RFC 9110, 8.6: it would be the length of what the caller has. The router lays 0.
+    if response.status() == StatusCode::NOT_MODIFIED || inside.is_unmeasured(&method, &response) {
+        // RFC 9110, 8.6: it would be the length of what the caller has, or would be told. The router lays 0.
         response.headers_mut().remove(header::CONTENT_LENGTH);
     }
     guard.numbers.answered(response.status());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use assent_docs::{
-    Database, DocsConnector, DocsError, DocsResource, KIND_PREPARE, Look, Meta, NodeKey, Value, Versioning,
+    Database, DocsConnector, DocsError, DocsResource, KIND_PREPARE, Look, Meta, NodeKey, Once, Value, Versioning,
 };
 use assent_ids::{Branch, Epoch, Incarnation, Lsn, NodeId, ResourceId, TxId, Xid};
 use assent_journal::{Entries, Entry, Journal, JournalError, Log, State, Ticket};
@@ -141,6 +141,34 @@ fn recovery_finishes_what_was_prepared_before_a_restart() {
     assert!(matches!(agent.call(Verb::Forget(xid(1))), Reply::Unknown(_)));
     drop(agent);
     assert_eq!(other.call(Verb::Claim(NODE)), Reply::Done);
+}
+
+#[test]
+fn a_document_that_a_branch_lets_go_is_free_and_has_no_revision_of_it() {
+    // Each document of a branch that carries what is done once has a revision, also where nothing has changed.
+    let (db, mut resource, _) = connected(fresh());
+    let once = Once { name: [7; 32], until_ms: u64::MAX, note: String::new() };
+    resource.say(Meta { fields: vec![once.field()], ..Meta::default() });
+    resource.let_go("a");
+    assert_eq!(resource.call(Verb::Start(xid(1))), Reply::Done);
+    push(resource.edit("a").unwrap(), NodeKey::DOCUMENT, None, Value::Null);
+    let held = resource.held_bytes();
+    push(resource.edit("b").unwrap(), NodeKey::DOCUMENT, None, Value::Null);
+    assert_eq!(["a", "b", "c"].map(|name| resource.has(name)), [true, true, false]);
+    // The one beside the one that is written just now, then that one.
+    resource.let_go("a");
+    assert_eq!((resource.has("a"), resource.held_bytes()), (false, held));
+    drop(db.document("a").unwrap().edit().unwrap());
+    resource.let_go("b");
+    assert_eq!((resource.has("b"), resource.held_bytes()), (false, 0));
+    // What comes behind it is another edit.
+    push(resource.edit("b").unwrap(), NodeKey::DOCUMENT, None, Value::Bool(true));
+    resource.edit("a").unwrap();
+    resource.let_go("a");
+    assert_eq!(resource.call(Verb::End { xid: xid(1), success: true }), Reply::Done);
+    assert_eq!(resource.call(Verb::Prepare(xid(1))), Reply::Vote(Vote::Yes));
+    assert_eq!(resource.call(Verb::Commit(xid(1))), Reply::Done);
+    assert_eq!((number(&db, "a").0, number(&db, "b").0), (0, 1));
 }
 
 /// What became of a branch, as a database tells it.

@@ -19,7 +19,7 @@ use super::client::PostgresClient;
 use super::codes::Step;
 use super::failure::Failure;
 use super::last::{DURABLE, LOGGED};
-use super::session::{Session, gid, standby};
+use super::session::{Session, gid};
 use super::truth::{Here, Relation, came_along, compare, history_file, past};
 use super::witness::{Place, Witness, timeline};
 use super::{claim, refused};
@@ -299,6 +299,12 @@ impl Session {
 /// Why a witness of one run is worth nothing in another one.
 const STARTED_AGAIN: &str = "the role that voted could not read which server that was, and this one was started since, or is \
      another one; for votes to come, as a superuser: GRANT EXECUTE ON FUNCTION pg_catalog.pg_control_system() TO PUBLIC";
+
+/// Why nothing that this server says about branches counts.
+fn standby() -> Native {
+    let message = "it is a standby, which does not show its primary's prepared transactions; name the primary";
+    Native { code: "25006".to_owned(), message: message.to_owned() }
+}
 
 pub(super) fn unreadable() -> Reply {
     let message = "this role may not read the server's system identifier, without which nobody knows whether it is the \

@@ -576,12 +576,6 @@ fn outside() -> Reply {
     Reply::Refused(Kind::Invalid, Native { code: "25001".to_owned(), message })
 }
 
-/// Why nothing that this server says about branches counts.
-pub(crate) fn standby() -> Native {
-    let message = "it is a standby, which does not show its primary's prepared transactions; name the primary";
-    Native { code: "25006".to_owned(), message: message.to_owned() }
-}
-
 /// A word of phase two to a branch.
 fn second(words: &str, xid: &Xid) -> String {
     [words, " ", &gid(xid)].concat()

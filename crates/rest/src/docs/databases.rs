@@ -13,7 +13,7 @@ use axum::response::{IntoResponse as _, Json, Response};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::names::{Place, names};
+use super::names::{Place, markers, names, refuse_taken};
 use super::read::JSON;
 use super::{Library, not_here};
 use crate::body;
@@ -41,33 +41,34 @@ pub(super) async fn list(
     }
     let with_resources = params.flag(&["withResources", "with-resources"])?;
     params.end()?;
-    let database = Arc::clone(&library.database);
+    let (database, deadline) = (Arc::clone(&library.database), library.guard.deadline());
     let list = move || {
-        let mut databases: Vec<(String, Vec<String>)> = Vec::new();
-        for name in names(&database, "")? {
-            match name.split_once('/') {
-                Some((database, "")) => databases.push((database.to_owned(), Vec::new())),
-                // One that is being made is nowhere yet.
-                Some(_) if !database.has_revision(&name)? => {}
-                Some((database, resource)) => {
-                    // One that outlived its database for a moment is nobody's.
-                    let own = databases.last_mut().filter(|(name, _)| name == database);
-                    own.into_iter().for_each(|(_, list)| list.push(resource.to_owned()));
-                }
-                None => {}
-            }
-        }
-        let seen = databases.into_iter().filter(|(name, _)| caller.grants.allows(Role::View, Some(name)));
-        let one = |(name, resources): (String, Vec<String>)| {
-            let mut one = json!({"name": name, "type": "json"});
+        let mut all = markers(&database, &deadline)?;
+        let name = |marker: &str| marker.trim_end_matches('/').to_owned();
+        all.retain(|marker| caller.grants.allows(Role::View, Some(&name(marker))));
+        let one = |marker: String| -> Result<Value, Problem> {
+            let mut one = json!({"name": name(&marker), "type": "json"});
             if with_resources && let Value::Object(fields) = &mut one {
-                fields.insert("resources".to_owned(), json!(resources));
+                fields.insert("resources".to_owned(), json!(resources(&database, &marker, &deadline)?));
             }
-            one
+            Ok(one)
         };
-        Ok(Json(json!({"databases": seen.map(one).collect::<Vec<_>>()})).into_response())
+        let list = all.into_iter().map(one).collect::<Result<Vec<_>, _>>()?;
+        Ok(Json(json!({"databases": list})).into_response())
     };
     library.guard.pool.run(list).await
+}
+
+/// The names of a database's documents. One that is being made is nowhere yet.
+fn resources(library: &Database, marker: &str, deadline: &Deadline) -> Result<Vec<String>, Problem> {
+    let mut resources = Vec::new();
+    for (turn, name) in names(library, marker, || deadline.check())?.iter().enumerate() {
+        deadline.check_at(turn)?;
+        if library.has_revision(name)? {
+            resources.extend(name.strip_prefix(marker).map(str::to_owned));
+        }
+    }
+    Ok(resources)
 }
 
 /// A query as a body: `{"query","startResultSeqIndex","endResultSeqIndex","commitMessage"}`.
@@ -156,8 +157,7 @@ pub(super) async fn drop_all(
     Params::of(request.uri())?.end()?;
     let (asking, deadline) = (Asking::of(&request, &caller), library.guard.deadline());
     let drop = move |database: &Database, _: &Place, once: Option<Once>| {
-        let mut markers = names(database, "")?;
-        markers.retain(|name| name.ends_with('/'));
+        let markers = markers(database, &deadline)?;
         if once.is_some() && markers.is_empty() {
             // Done now and asked for again it would take what is made meanwhile.
             let detail = "there is no database, and so nothing that could keep this Idempotency-Key: leave it out";
@@ -176,7 +176,7 @@ fn emptied(
     markers: Vec<String>,
     mut once: Option<Once>,
 ) -> Result<(), Problem> {
-    let named = |marker: String| Ok((names(library, &marker)?, marker));
+    let named = |marker: String| Ok((names(library, &marker, || deadline.check())?, marker));
     let going = markers.into_iter().map(named).collect::<Result<Vec<_>, Problem>>()?;
     // In the order in which lists of documents take theirs; that of a database behind them, as nobody who has one waits for another.
     let mut of_documents = Seats::of(library, deadline, going.iter().flat_map(|(documents, _)| documents))?;
@@ -193,7 +193,7 @@ fn emptied(
         of_markers.drop(library, marker, once).map_err(|problem| partly(is_begun, problem))?;
         is_begun = true;
         // The database is gone, whatever fails from here on.
-        let left = names(library, marker).unwrap_or_default();
+        let left = names(library, marker, || Ok(())).unwrap_or_default();
         left.iter().for_each(|name| homeless(library, name, marker));
     }
     Ok(())
@@ -248,10 +248,18 @@ pub(crate) fn homed(library: &Database, place: &Place) {
 /// Drops a document whose database is not there. Either this or the other look comes behind both the drop and the commit: none
 /// outlives its database.
 fn homeless(library: &Database, name: &str, marker: &str) {
-    if matches!(library.document(marker), Err(DocsError::NoDocument { .. }))
-        && let Err(problem) = gone(library, name)
-    {
-        tracing::warn!(name, why = %problem.detail, "a document has outlived its database");
+    let is_homeless = || matches!(library.document(marker), Err(DocsError::NoDocument { .. }));
+    if !is_homeless() {
+        return;
+    }
+    let dropped = match library.edit(name) {
+        // Whoever had its seat may have made the database again, for what he put there.
+        Ok(edit) if is_homeless() => edit.drop_document(),
+        Ok(_) | Err(DocsError::NoDocument { .. }) => Ok(()),
+        Err(error) => Err(error),
+    };
+    if let Err(why) = dropped {
+        tracing::warn!(name, %why, "a document has outlived its database");
     }
 }
 
@@ -270,20 +278,12 @@ pub(super) async fn show(
 ) -> Result<Response, Problem> {
     let place = Place::open_to(&uri, &caller, Role::View)?;
     Params::of(&uri)?.end()?;
-    let database = Arc::clone(&library.database);
+    let (database, deadline) = (Arc::clone(&library.database), library.guard.deadline());
     let show = move || {
         if !place.is_there(&database)? {
             return Err(missing(&place));
         }
-        let marker = place.marker();
-        let all = names(&database, &marker)?;
-        let mut resources = Vec::new();
-        for name in &all {
-            if database.has_revision(name)? {
-                resources.extend(name.strip_prefix(&marker));
-            }
-        }
-        Ok(Json(json!({"resources": resources})).into_response())
+        Ok(Json(json!({"resources": resources(&database, &place.marker(), &deadline)?})).into_response())
     };
     library.guard.pool.run(show).await
 }
@@ -315,11 +315,12 @@ pub(super) async fn create(
     library.once(asking, place, create).await
 }
 
-/// Makes the database, unless it is there.
+/// Makes the database, unless it is there. One that is there keeps its name, whatever else has that.
 pub(super) fn made(library: &Database, place: &Place) -> Result<bool, Problem> {
     if place.is_there(library)? {
         return Ok(false);
     }
+    refuse_taken(&place.database)?;
     match library.create(&place.marker(), Versioning::default()) {
         Ok(_) => Ok(true),
         Err(DocsError::Exists { .. }) => Ok(false),
@@ -344,4 +345,42 @@ pub(super) async fn drop(
         Ok((StatusCode::NO_CONTENT, String::new()))
     };
     library.once(asking, place, drop).await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use assent_docs::{At, Config, NodeKey};
+    use assent_journal::Journal;
+    use assent_world::{Clock, RealClock, RealDice, RealDisk};
+
+    use super::*;
+
+    #[test]
+    fn databases_and_their_documents_are_listed_for_as_long_as_somebody_waits_for_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let (disk, clock) = (Arc::new(RealDisk), Arc::new(RealClock) as Arc<dyn Clock>);
+        let config = assent_journal::Config { kept_until_released: true, ..Default::default() };
+        let log =
+            Journal::open(disk.clone(), Arc::clone(&clock), Arc::new(RealDice), &folder.path().join("log"), config);
+        let index = folder.path().join("index");
+        let db = Database::open(log.unwrap().0, disk, Arc::clone(&clock), &index, Config::default()).unwrap();
+        // Names that stand before and behind a database's, one without it, and documents that are being made.
+        for name in ["db", "db!/", "db/", "db/making", "db0", "db0/", "é/", "lost/doc", "lost/making"] {
+            db.create(name, Versioning::default()).unwrap();
+        }
+        for name in ["db/a", "db/b/c", "db!/a", "lost/doc"] {
+            let doc = db.create(name, Versioning::default()).or_else(|_| db.document(name)).unwrap();
+            let mut edit = doc.edit().unwrap();
+            edit.insert_json(At::Last(NodeKey::DOCUMENT), None, &b"1"[..]).unwrap();
+            edit.commit(&Meta::default()).unwrap();
+        }
+        let [long, over] = [Duration::from_secs(3_600), Duration::ZERO].map(|time| Deadline::after(&clock, time));
+        assert_eq!(markers(&db, &long).unwrap(), ["db!/", "db/", "db0/", "é/"]);
+        assert_eq!(resources(&db, "db/", &long).unwrap(), ["a", "b/c"]);
+        assert_eq!(resources(&db, "db0/", &long).unwrap(), [""; 0]);
+        assert_eq!(markers(&db, &over).unwrap_err().kind, "unavailable");
+        assert_eq!(resources(&db, "db/", &over).unwrap_err().kind, "unavailable");
+    }
 }

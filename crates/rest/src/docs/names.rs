@@ -1,6 +1,7 @@
 //! What a path names: a database, or a document in it.
 //!
-//! Walk: [`is_document`] is asked before the routes · [`Place::of`] decodes · [`Place::database`] and [`Place::resource`] are names of the library's.
+//! Walk: [`is_document`] is asked before the routes · [`Place::of`] decodes · [`Place::database`] and [`Place::resource`] are names of the library's
+//! · [`refuse_taken`] is asked before one is made.
 
 use assent_docs::{Database, DocsError, Document, Edit};
 use assent_door::Role;
@@ -10,6 +11,10 @@ use crate::deadline::Deadline;
 use crate::identity::Caller;
 use crate::params::decoded;
 use crate::problem::Problem;
+
+/// What this listener has beside databases and documents. Behind a name of the first kind documents would be served, and it could neither
+/// be listed nor dropped.
+const TAKEN: [&str; 7] = ["health", "metrics", "token", "logout", "openapi.json", "swagger-ui", "user/authorize"];
 
 /// What stands in a path.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -116,12 +121,45 @@ fn checked(name: String) -> Result<String, Problem> {
     Ok(name)
 }
 
-/// All names of documents that begin with this, behind it.
-pub(crate) fn names(library: &Database, prefix: &str) -> Result<Vec<String>, Problem> {
+/// Refuses to make a database, or a document, where something else is served.
+pub(crate) fn refuse_taken(name: &str) -> Result<(), Problem> {
+    if TAKEN.contains(&name) {
+        return Err(Problem::invalid(format!("/{name} is something else of this listener: take another name")));
+    }
+    Ok(())
+}
+
+/// The names of the documents that say which databases are there. Nothing of what is in those is looked at.
+pub(crate) fn markers(library: &Database, deadline: &Deadline) -> Result<Vec<String>, Problem> {
+    let (mut all, mut behind) = (Vec::new(), String::new());
+    loop {
+        deadline.check()?;
+        let Some(name) = library.names(Some(&behind), 1)?.pop() else { return Ok(all) };
+        behind = match name.split_once('/') {
+            None => name,
+            // The character 0 follows /: all that is in the database stands before it.
+            Some((database, resource)) => {
+                let next = format!("{database}0");
+                if resource.is_empty() {
+                    all.push(name);
+                }
+                next
+            }
+        };
+    }
+}
+
+/// All names of documents that begin with this, behind it. Before each page it is asked whether they are still wanted.
+pub(crate) fn names(
+    library: &Database,
+    prefix: &str,
+    wanted: impl Fn() -> Result<(), Problem>,
+) -> Result<Vec<String>, Problem> {
     const PAGE: usize = 1_000;
     let mut all: Vec<String> = Vec::new();
     let mut behind = prefix.to_owned();
     loop {
+        wanted()?;
         let page = library.names(Some(&behind), PAGE)?;
         let is_last = page.len() < PAGE;
         for name in page {
@@ -157,6 +195,20 @@ mod tests {
         }
         for none in ["", "/", "//", "/a", "/a/", "//b", "/a/b/", "a/b"] {
             assert!(!is_document(none), "{none}");
+        }
+    }
+
+    #[test]
+    fn what_has_a_route_of_its_own_is_no_name_of_a_database_or_a_document() {
+        let rows = openapi::document("", openapi::DOCUMENTS);
+        let routes = rows["paths"].as_object().unwrap().keys().map(|path| path.trim_start_matches('/'));
+        let own = routes.filter(|path| !path.is_empty() && !path.starts_with('{')).chain(["swagger-ui"]);
+        assert_eq!(own.clone().count(), TAKEN.len());
+        for name in own {
+            assert!(refuse_taken(name).is_err(), "{name}");
+        }
+        for name in ["user", "authorize", "healthy", "metrics/a", "v1"] {
+            assert!(refuse_taken(name).is_ok(), "{name}");
         }
     }
 }

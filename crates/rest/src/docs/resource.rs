@@ -17,7 +17,7 @@ use axum::response::{IntoResponse as _, Response};
 
 use super::change::{Change, Insert, judge, wanted};
 use super::databases::{homed, made, refuse_xml};
-use super::names::Place;
+use super::names::{Place, refuse_taken};
 use super::read::{JSON, tag};
 use super::{Library, not_here};
 use crate::answer::Whole;
@@ -238,8 +238,8 @@ fn put_there(writing: &Writing, overwrite: bool, bytes: &[u8]) -> Result<Respons
 
 /// Nothing: somebody else has made it, or dropped it, meanwhile.
 fn make(library: &Database, place: &Place, bytes: &[u8], said: &Meta) -> Result<Option<Revision>, Problem> {
-    made(library, place)?;
     let name = place.document();
+    refuse_taken(&name)?;
     let document = match library.create(&name, Versioning::default()) {
         // Somebody else is making it, or left it without a revision.
         Err(DocsError::Exists { .. }) => library.document(&name),
@@ -252,6 +252,8 @@ fn make(library: &Database, place: &Place, bytes: &[u8], said: &Meta) -> Result<
     };
     // What fails stays without a revision, which nobody finds: the next one to make it goes on with it, as who waits here does.
     edit.insert_json(At::Last(NodeKey::DOCUMENT), None, bytes)?;
+    // Only now: what is refused leaves no database behind.
+    made(library, place)?;
     let revision = edit.commit(said)?;
     homed(library, place);
     Ok(Some(revision))

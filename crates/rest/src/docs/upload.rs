@@ -21,7 +21,7 @@ use serde_json::json;
 use super::Library;
 use super::change::Change;
 use super::databases::{homed, made};
-use super::names::Place;
+use super::names::{Place, refuse_taken};
 use super::resource::meta;
 use crate::body;
 use crate::identity::Caller;
@@ -71,9 +71,8 @@ pub(super) async fn upload(
             return Ok(again(answer));
         }
         said.fields.extend(once.map(|once| work.carried(&once, StatusCode::CREATED, "").field()));
-        made(&work.database, &place)?;
         let mut branch = DocsResource::new("upload", Arc::clone(&work.database), said);
-        all(&mut branch, &work, &caller, &files)?;
+        all(&mut branch, &work, &caller, (&place, &files))?;
         files.iter().for_each(|(place, _)| homed(&work.database, place));
         Ok(answer)
     };
@@ -82,8 +81,13 @@ pub(super) async fn upload(
 
 type Files<'a> = Vec<(Place, &'a [u8])>;
 
-/// Makes all of them or none: a branch of its own, whose name nobody else has.
-fn all(branch: &mut DocsResource, library: &Library, caller: &Caller, files: &Files<'_>) -> Result<(), Problem> {
+/// Makes all of them or none, and their database too if that is not there: a branch of its own, whose name nobody else has.
+fn all(
+    branch: &mut DocsResource,
+    library: &Library,
+    caller: &Caller,
+    (home, files): (&Place, &Files<'_>),
+) -> Result<(), Problem> {
     let database = &*library.database;
     let name = [RealDice.roll().to_le_bytes(), RealDice.roll().to_le_bytes()].concat();
     let xid = Xid::new(FORMAT, &name, NAMED).map_err(|error| Problem::of(Kind::Internal, error.to_string()))?;
@@ -104,6 +108,8 @@ fn all(branch: &mut DocsResource, library: &Library, caller: &Caller, files: &Fi
         let edit = branch.edit(&name)?;
         if assent_docs::Look::value(edit).is_some() {
             caller.may(Role::Modify, Some(&place.database))?;
+        } else {
+            refuse_taken(&name)?;
         }
         let named = |mut problem: Problem| {
             problem.detail = format!("{:?}: {}", place.resource, problem.detail);
@@ -111,6 +117,8 @@ fn all(branch: &mut DocsResource, library: &Library, caller: &Caller, files: &Fi
         };
         Change::Put.make(edit, json).map_err(named)?;
     }
+    // Only now: what is refused leaves no database behind.
+    made(database, home)?;
     did(branch.call(Verb::End { xid, success: true }))?;
     let reply = branch.call(Verb::CommitOnePhase(xid));
     if matches!(reply, Reply::Lost(_)) {

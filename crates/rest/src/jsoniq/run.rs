@@ -1,7 +1,7 @@
 //! A query done: found, written or told of the past.
 //!
 //! Walk: [`run`] asks first what the caller may in the database that is meant · [`Target`] the document · writes are one commit, and
-//! none where nothing changes · each result is JSON of its own between `{"rest":[` and `]}`.
+//! none where nothing changes and the request has no key · each result is JSON of its own between `{"rest":[` and `]}`.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;

@@ -178,7 +178,7 @@ pub(crate) const DOCUMENTS: &[Operation] = &[
     },
     Operation {
         takes: &[(View, Named)],
-        asks: &[query("revision", Words, "A revision's number, or a moment.")],
+        asks: &[query("revision", Words, "A revision's number, or a moment."), TAG],
         answers: &[answer(200, "Distinct paths, with how many nodes have each.", Json("PathSummary"))],
         ..row("GET", "/{database}/{resource}/pathSummary", "pathSummary", "The paths of a document.")
     },

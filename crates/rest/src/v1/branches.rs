@@ -1,7 +1,7 @@
 //! A transaction's branches in the engines of this process: of the store, and of the documents.
 //!
 //! Walk: [`Stores`] which engines are resources, and as what · [`Work::keys`] and [`Work::documents`] start a branch with the first
-//! work on it · [`Shared`] lets the work and the commit reach the same connection.
+//! work on it · [`Work::write_key`] writes a key and its condition · [`Shared`] lets the work and the commit reach the same connection.
 //! Deliberately absent: what is written.
 
 use std::collections::BTreeSet;
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use assent_client::Transaction;
 use assent_docs::{Database, DocsResource, Meta};
 use assent_ids::Xid;
-use assent_kv::{Kv, KvResource};
+use assent_kv::{Condition, Kv, KvResource, Op};
 use assent_xa::{Reply, Resource, Verb};
 
 use super::desk::lock;
@@ -100,9 +100,16 @@ impl<'a> Work<'a> {
         self.share.weigh(held);
     }
 
-    /// A key was written.
-    pub(crate) const fn wrote(&mut self) {
+    /// Writes a key, under a condition maybe. A write that is refused leaves no condition behind.
+    pub(crate) fn write_key(&mut self, condition: Option<Condition<'_>>, op: &Op<'_>) -> Result<(), Problem> {
+        let (kv, xid) = self.keys()?;
+        kv.branch_write(&xid, op)?;
+        // Before its condition: a write without it must not be committed, and what is counted and fails then ends the transaction.
         *self.writes += 1;
+        if let Some(condition) = condition {
+            kv.branch_expect(&xid, condition)?;
+        }
+        Ok(())
     }
 
     /// A document was.

@@ -196,15 +196,7 @@ fn write(house: &House, caller: &Caller, asked: &Asked, keyspace: u32, op: &Op<'
     let condition = asked.expects.map(|expects| Condition::new(keyspace, op.key().1, expects));
     let once = asked.once.as_ref();
     let Some(tx) = asked.tx else { return write_once(house, asked, condition, op) };
-    let (done, view) = house.desk.within(tx, caller, once, |branches| {
-        let (kv, xid) = branches.keys()?;
-        if let Some(condition) = condition {
-            kv.branch_expect(&xid, condition)?;
-        }
-        kv.branch_write(&xid, op)?;
-        branches.wrote();
-        Ok(())
-    })?;
+    let (done, view) = house.desk.within(tx, caller, once, |branches| branches.write_key(condition, op))?;
     Ok(accepted(done.is_none(), &view))
 }
 

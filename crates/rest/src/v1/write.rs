@@ -3,7 +3,7 @@
 //! Walk: [`Write`] is one of the list that a transaction is given · [`Write::lay`] makes it the engine's own, [`Laid::done`] does it ·
 //! [`expects`] reads `If-Match` and `If-None-Match` · [`keyspace`] a number or a name.
 
-use assent_docs::{Database, DocsError, NodeKey, Versioning};
+use assent_docs::{Database, DocsError, DocsResource, NodeKey, Versioning};
 use assent_door::Role;
 use assent_ids::Lsn;
 use assent_kind::Kind;
@@ -17,7 +17,7 @@ use serde_json::value::RawValue;
 use super::branches::Work;
 use super::records::KEYSPACE;
 use crate::docs::change::{Change, Insert, judge};
-use crate::docs::names::Place;
+use crate::docs::names::{Place, refuse_taken};
 use crate::identity::Caller;
 use crate::problem::Problem;
 
@@ -227,14 +227,7 @@ impl Laid {
     /// Does it within a transaction.
     pub(crate) fn done(&self, work: &mut Work<'_>) -> Result<(), Problem> {
         match self {
-            Self::Key(laid) => {
-                let (kv, xid) = work.keys()?;
-                if let Some(condition) = laid.condition() {
-                    kv.branch_expect(&xid, condition)?;
-                }
-                kv.branch_write(&xid, &laid.op())?;
-                work.wrote();
-            }
+            Self::Key(laid) => work.write_key(laid.condition(), &laid.op())?,
             Self::Document(laid) => {
                 let done = laid.done(work);
                 // What is left half made is kept until the transaction ends.
@@ -264,7 +257,7 @@ impl LaidKey {
 }
 
 impl LaidDocument {
-    /// Whether it made a document.
+    /// Whether it made a document. Where it is refused, the branch says nothing of a document that it had not written before.
     fn done(&self, work: &mut Work<'_>) -> Result<bool, Problem> {
         let caller = work.caller;
         let (database, mut branch) = work.documents()?;
@@ -275,6 +268,23 @@ impl LaidDocument {
             let role = if matches!(self.change, Change::Remove(_)) { Role::Delete } else { Role::Modify };
             caller.may(role, Some(&self.place.database))?;
         }
+        let is_new = !branch.has(&name);
+        let written = self.written(database, &mut branch, caller, made);
+        if is_new && written.is_err() {
+            // Each of its documents gets a revision: what is done once is kept there, also where nothing has changed.
+            branch.let_go(&name);
+        }
+        written.map(|()| made)
+    }
+
+    fn written(
+        &self,
+        database: &Database,
+        branch: &mut DocsResource,
+        caller: &Caller,
+        made: bool,
+    ) -> Result<(), Problem> {
+        let name = self.place.document();
         let edit = match branch.edit(&name) {
             Err(DocsError::NoDocument { .. }) => return Err(self.place.missing()),
             edit => edit?,
@@ -291,8 +301,7 @@ impl LaidDocument {
             return Err(Problem::precondition(format!("document {name:?} is there")));
         }
         judge(edit, self.change.node(edit), self.wanted.as_ref())?;
-        self.change.make(edit, &self.bytes)?;
-        Ok(made)
+        self.change.make(edit, &self.bytes)
     }
 }
 
@@ -314,6 +323,7 @@ fn made(database: &Database, place: &Place, caller: &Caller) -> Result<bool, Pro
         }
         Err(error) => return Err(error.into()),
     }
+    refuse_taken(&place.document())?;
     caller.may(Role::Create, Some(&place.database)).map(|()| true)
 }
 

@@ -116,3 +116,20 @@ fn a_document_that_is_put_and_dropped_at_once_is_there_or_not_and_nobody_who_put
         }
     });
 }
+
+#[test]
+fn a_document_that_is_put_while_its_database_is_dropped_is_there_or_its_database_is_gone() {
+    // Who drops looks behind it for documents without a database, and who puts one makes that again.
+    let archive = archive(None);
+    let address = archive.rest.address();
+    for round in 0..200 {
+        assert_eq!(archive.ask("PUT", "/db/other", &[], b"1").status, 201);
+        thread::scope(|scope| {
+            scope.spawn(move || assert_eq!(ask_at(address, "DELETE", "/db", &[], b"").status, 204));
+            scope.spawn(move || assert_eq!(ask_at(address, "PUT", "/db/doc", &[], b"2").status, 201));
+        });
+        let [database, document] = ["/db", "/db/doc"].map(|path| archive.get(path).status);
+        assert_eq!(database, document, "round {round}");
+        archive.ask("DELETE", "/db", &[], b"");
+    }
+}

@@ -72,6 +72,25 @@ fn what_goes_wrong_is_a_problem_detail_that_older_clients_can_read_too() {
     assert!(one.len() == 16 && other.len() == 16 && long.len() == 16 && one != other, "{one} {other} {long}");
 }
 
+/// RFC 9110, 8.6: a length in an answer to HEAD is that which GET would have. It was 0.
+#[test]
+fn who_asks_for_what_is_told_beside_a_document_is_told_no_wrong_length() {
+    let house = house(Rules::default());
+    assert_eq!(house.docs("PUT", "/db/doc", &[], "[1,2]").status, 201);
+    assert_eq!(house.docs("PUT", "/db/doc", &[], "[1,2,3]").status, 200);
+    let range = "/db/doc?start-revision=1&end-revision=2";
+    for path in ["/db/doc", "/db/doc?revision=1", "/db/doc?tag=none", range, "/db/doc?path=$[0]", "/db", "/", "/health"]
+    {
+        let (get, head) = (house.docs("GET", path, &[], ""), house.docs("HEAD", path, &[], ""));
+        assert_eq!((head.status, head.header("etag"), head.body.len()), (get.status, get.header("etag"), 0), "{path}");
+        let is_right = head.header("content-length").is_none_or(|length| length == get.body.len().to_string());
+        assert!(is_right, "{path}: {:?} of {}", head.header("content-length"), get.body.len());
+    }
+    // What is known to be empty is told so.
+    assert_eq!(house.ask("PUT", "/v1/keys/0/empty", &[], b"").status, 204);
+    assert_eq!(house.ask("HEAD", "/v1/keys/0/empty", &[], b"").header("content-length").as_deref(), Some("0"));
+}
+
 #[test]
 fn a_silent_peer_keeps_its_place_only_for_so_long() {
     // One place. Who holds it says half a line and falls silent; the next is served as soon as patience has ended.

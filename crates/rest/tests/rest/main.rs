@@ -22,6 +22,7 @@ mod once;
 mod openapi;
 mod people;
 mod provider;
+mod refused;
 mod roles;
 mod server;
 mod strangers;
