@@ -315,7 +315,12 @@ pub(super) async fn create(
     library.once(asking, place, create).await
 }
 
-/// Makes the database, unless it is there. One that is there keeps its name, whatever else has that.
+/// Refuses a name that a database cannot be made under. One that is there keeps it, whatever else has that.
+pub(super) fn refuse_new(library: &Database, place: &Place) -> Result<(), Problem> {
+    if place.is_there(library)? { Ok(()) } else { refuse_taken(&place.database) }
+}
+
+/// Makes the database, unless it is there.
 pub(super) fn made(library: &Database, place: &Place) -> Result<bool, Problem> {
     if place.is_there(library)? {
         return Ok(false);

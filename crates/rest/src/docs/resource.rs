@@ -16,7 +16,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 
 use super::change::{Change, Insert, judge, wanted};
-use super::databases::{homed, made, refuse_xml};
+use super::databases::{homed, made, refuse_new, refuse_xml};
 use super::names::{Place, refuse_taken};
 use super::read::{JSON, tag};
 use super::{Library, not_here};
@@ -240,23 +240,29 @@ fn put_there(writing: &Writing, overwrite: bool, bytes: &[u8]) -> Result<Respons
 fn make(library: &Database, place: &Place, bytes: &[u8], said: &Meta) -> Result<Option<Revision>, Problem> {
     let name = place.document();
     refuse_taken(&name)?;
+    refuse_new(library, place)?;
     let document = match library.create(&name, Versioning::default()) {
         // Somebody else is making it, or left it without a revision.
         Err(DocsError::Exists { .. }) => library.document(&name),
         created => created,
     };
-    let mut edit = match document.and_then(|document| document.edit()) {
+    let edit = match document.and_then(|document| document.edit()) {
         Err(DocsError::NoDocument { .. }) => return Ok(None),
         Ok(edit) if edit.value().is_some() => return Ok(None),
         edit => edit?,
     };
-    // What fails stays without a revision, which nobody finds: the next one to make it goes on with it, as who waits here does.
+    let revision = first(library, place, edit, bytes, said);
+    // Its seat is free again: where this was refused and no database is there, nor is the document.
+    homed(library, place);
+    revision.map(Some)
+}
+
+/// What fails leaves a document without a revision, which nobody finds: the next one to make it goes on with it, as who waits here does.
+fn first(library: &Database, place: &Place, mut edit: Edit, bytes: &[u8], said: &Meta) -> Result<Revision, Problem> {
     edit.insert_json(At::Last(NodeKey::DOCUMENT), None, bytes)?;
     // Only now: what is refused leaves no database behind.
     made(library, place)?;
-    let revision = edit.commit(said)?;
-    homed(library, place);
-    Ok(Some(revision))
+    Ok(edit.commit(said)?)
 }
 
 /// What is told of a document's value beside what it says.

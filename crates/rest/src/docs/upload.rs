@@ -20,7 +20,7 @@ use serde_json::json;
 
 use super::Library;
 use super::change::Change;
-use super::databases::{homed, made};
+use super::databases::{homed, made, refuse_new};
 use super::names::{Place, refuse_taken};
 use super::resource::meta;
 use crate::body;
@@ -71,10 +71,11 @@ pub(super) async fn upload(
             return Ok(again(answer));
         }
         said.fields.extend(once.map(|once| work.carried(&once, StatusCode::CREATED, "").field()));
-        let mut branch = DocsResource::new("upload", Arc::clone(&work.database), said);
-        all(&mut branch, &work, &caller, (&place, &files))?;
+        refuse_new(&work.database, &place)?;
+        let done = all(DocsResource::new("upload", Arc::clone(&work.database), said), &work, &caller, (&place, &files));
+        // Their seats are free again: where this was refused and no database is there, nor is any of them.
         files.iter().for_each(|(place, _)| homed(&work.database, place));
-        Ok(answer)
+        done.map(|()| answer)
     };
     library.guard.writes.run(upload).await
 }
@@ -83,7 +84,7 @@ type Files<'a> = Vec<(Place, &'a [u8])>;
 
 /// Makes all of them or none, and their database too if that is not there: a branch of its own, whose name nobody else has.
 fn all(
-    branch: &mut DocsResource,
+    mut branch: DocsResource,
     library: &Library,
     caller: &Caller,
     (home, files): (&Place, &Files<'_>),

@@ -307,24 +307,27 @@ impl LaidDocument {
 
 /// Makes a document without a revision, which nobody sees before the commit, where there is none. Whether it has none.
 fn made(database: &Database, place: &Place, caller: &Caller) -> Result<bool, Problem> {
-    match database.document(&place.document()) {
+    let name = place.document();
+    let is_missing = match database.document(&name) {
         Ok(document) if document.latest().number() > 0 => return Ok(false),
-        Ok(_) => {}
-        Err(DocsError::NoDocument { .. }) => {
-            caller.may(Role::Create, Some(&place.database))?;
-            if !place.is_there(database)? {
-                let detail = format!("there is no database {:?}: make it before the transaction", place.database);
-                return Err(Problem::not_found(detail));
-            }
-            match database.create(&place.document(), Versioning::default()) {
-                Ok(_) | Err(DocsError::Exists { .. }) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
+        Ok(_) => false,
+        Err(DocsError::NoDocument { .. }) => true,
         Err(error) => return Err(error.into()),
+    };
+    caller.may(Role::Create, Some(&place.database))?;
+    refuse_taken(&name)?;
+    // One without a revision may be there before its database is.
+    if !place.is_there(database)? {
+        let detail = format!("there is no database {:?}: make it before the transaction", place.database);
+        return Err(Problem::not_found(detail));
     }
-    refuse_taken(&place.document())?;
-    caller.may(Role::Create, Some(&place.database)).map(|()| true)
+    if is_missing {
+        match database.create(&name, Versioning::default()) {
+            Ok(_) | Err(DocsError::Exists { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(true)
 }
 
 fn one(name: &str, text: Option<String>, base64: Option<String>) -> Result<Option<Vec<u8>>, Problem> {

@@ -122,6 +122,32 @@ fn a_document_that_is_refused_leaves_no_database_behind() {
     assert_eq!(house.docs("GET", "/", &[], "").json()["databases"].as_array().unwrap().len(), 2);
 }
 
+/// What was refused stayed, without a revision and without its database: a transaction wrote it, was told that it is committed, and the document
+/// was dropped as one whose database is gone.
+#[test]
+fn a_document_that_is_refused_is_not_there_for_a_transaction_and_nowhere_else() {
+    let house = house(Rules::default());
+    for path in ["/typo/doc", "/metrics/doc"] {
+        assert_eq!(house.docs("PUT", path, &[], "{bad").status, 400, "{path}");
+    }
+    for path in ["/typo", "/%6detrics"] {
+        assert_eq!(upload(&house, path, &[("doc", "1"), ("other", "{")]).status, 400, "{path}");
+    }
+    assert_eq!(house.documents.names(None, 10).unwrap(), Vec::<String>::new());
+    // As a process leaves it that dies before the database is made.
+    house.documents.create("cut/doc", Versioning::default()).unwrap();
+    for name in ["typo/doc", "metrics/doc", "cut/doc"] {
+        let tx = begin(&house);
+        let told = write(&house, &tx, json!([{"document": name, "put": 1}]));
+        assert_eq!(told.status, 404, "{name}: {}", told.text());
+        assert_eq!(commit(&house, &tx).status, 200, "{name}");
+        assert_eq!(house.docs("GET", &format!("/{name}"), &[], "").status, 404, "{name}");
+    }
+    // Whoever makes it right goes on with what is left.
+    assert_eq!(house.docs("PUT", "/cut/doc", &[], "[7]").status, 201);
+    assert_eq!(house.docs("GET", "/cut", &[], "").json(), json!({"resources": ["doc"]}));
+}
+
 /// A database of such a name was made by its first document; it was not listed, and only a drop of all dropped it.
 #[test]
 fn nothing_is_made_where_the_listener_has_something_else() {
