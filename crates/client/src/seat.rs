@@ -6,7 +6,7 @@
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use assent_ids::{Branch, Mark, NodeId, TxId, Xid};
@@ -72,6 +72,8 @@ impl<R: Resource + ?Sized> Resource for Lent<'_, R> {
 pub(crate) struct Chair<T: ?Sized> {
     /// As [`me`] has it; 0 for none.
     worker: AtomicUsize,
+    /// The transaction has ended beneath its work: whoever has that gives the branch up behind it.
+    is_left: AtomicBool,
     seat: Mutex<Seat<T>>,
 }
 
@@ -92,7 +94,7 @@ fn me() -> usize {
 
 impl<T> Chair<T> {
     pub(crate) const fn new(seat: Seat<T>) -> Self {
-        Self { worker: AtomicUsize::new(0), seat: Mutex::new(seat) }
+        Self { worker: AtomicUsize::new(0), is_left: AtomicBool::new(false), seat: Mutex::new(seat) }
     }
 }
 
@@ -101,6 +103,17 @@ impl<T: ?Sized> Chair<T> {
     pub(crate) fn is_mine(&self) -> bool {
         // Only this thread writes its own number.
         self.worker.load(Ordering::Relaxed) == me()
+    }
+}
+
+impl<T: Resource + ?Sized> Chair<T> {
+    /// Gives the branch up, and its connection with it, or has this thread's work do so when it is let go of.
+    pub(crate) fn give_up(&self) {
+        if self.is_mine() {
+            self.is_left.store(true, Ordering::Relaxed);
+        } else {
+            lock(self).give_up();
+        }
     }
 }
 
@@ -156,6 +169,13 @@ impl<T: Resource + ?Sized> Seat<T> {
     pub(crate) fn leave(&mut self) {
         self.start = Start::Over;
     }
+
+    fn give_up(&mut self) {
+        // Its answer would be taken for that of the next branch.
+        _ = self.started();
+        self.leave();
+        self.resource.let_go();
+    }
 }
 
 /// A resource within a transaction: work on it by [`Enlisted::work`].
@@ -195,29 +215,32 @@ impl<'r, R: Resource + ?Sized> Enlisted<'r, R> {
         let mut seat = lock(&self.0);
         seat.started()?;
         self.0.worker.store(me(), Ordering::Relaxed);
-        Ok(Work { seat, worker: &self.0.worker })
+        Ok(Work { seat, chair: &self.0 })
     }
 }
 
 /// An enlisted resource, held.
-pub struct Work<'s, 'r, R: ?Sized> {
+pub struct Work<'s, 'r, R: Resource + ?Sized> {
     seat: MutexGuard<'s, Seat<Lent<'r, R>>>,
-    worker: &'s AtomicUsize,
+    chair: &'s Chair<Lent<'r, R>>,
 }
 
-impl<R: ?Sized> Drop for Work<'_, '_, R> {
+impl<R: Resource + ?Sized> Drop for Work<'_, '_, R> {
     fn drop(&mut self) {
-        self.worker.store(0, Ordering::Relaxed);
+        self.chair.worker.store(0, Ordering::Relaxed);
+        if self.chair.is_left.load(Ordering::Relaxed) {
+            self.seat.give_up();
+        }
     }
 }
 
-impl<R: ?Sized> fmt::Debug for Work<'_, '_, R> {
+impl<R: Resource + ?Sized> fmt::Debug for Work<'_, '_, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Work({})", self.seat.tx)
     }
 }
 
-impl<R: ?Sized> Deref for Work<'_, '_, R> {
+impl<R: Resource + ?Sized> Deref for Work<'_, '_, R> {
     type Target = R;
 
     fn deref(&self) -> &R {
@@ -225,7 +248,7 @@ impl<R: ?Sized> Deref for Work<'_, '_, R> {
     }
 }
 
-impl<R: ?Sized> DerefMut for Work<'_, '_, R> {
+impl<R: Resource + ?Sized> DerefMut for Work<'_, '_, R> {
     fn deref_mut(&mut self) -> &mut R {
         self.seat.resource.0
     }

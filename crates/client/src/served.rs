@@ -84,10 +84,10 @@ pub(crate) struct Served {
     resources: BTreeSet<ResourceId>,
     clock: Arc<dyn Clock>,
     state: Mutex<State>,
-    /// Held by whoever connects: why the last one could not, if he could not.
-    dial: Mutex<Option<LinkError>>,
-    /// How many could not.
-    undialled: AtomicU64,
+    /// Held by whoever connects: which try was the last, and why it failed, if it did.
+    dial: Mutex<Option<(u64, LinkError)>>,
+    /// How many tries have begun.
+    dialled: AtomicU64,
     counters: Counters,
 }
 
@@ -120,7 +120,7 @@ impl Served {
             clock,
             state: Mutex::default(),
             dial: Mutex::default(),
-            undialled: AtomicU64::new(0),
+            dialled: AtomicU64::new(0),
             counters: Counters::default(),
         }
     }
@@ -143,23 +143,22 @@ impl Served {
 
     /// A connection that works, as far as anyone knows.
     fn line(&self) -> Result<Line, LinkError> {
-        let before = self.undialled.load(Ordering::Acquire);
+        let before = self.dialled.load(Ordering::Acquire);
         if let Some(line) = self.living() {
             return Ok(line);
         }
         let mut dial = self.dial.lock().unwrap_or_else(PoisonError::into_inner);
-        // Somebody may have connected while we waited; or could not, and so could not we. Else each of many who wait would try for as long, in turn.
+        // Somebody may have connected while we waited.
         if let Some(line) = self.living() {
             return Ok(line);
         }
-        if let Some(error) = dial.clone().filter(|_| self.undialled.load(Ordering::Acquire) > before) {
+        // Or has tried since we came, and could not. Else each of many who wait would try for as long, in turn.
+        if let Some((_, error)) = dial.clone().filter(|(number, _)| *number > before) {
             return Err(error);
         }
+        let number = self.dialled.fetch_add(1, Ordering::AcqRel) + 1;
         let connected = self.connect();
-        *dial = connected.as_ref().err().cloned();
-        if connected.is_err() {
-            self.undialled.fetch_add(1, Ordering::Release);
-        }
+        *dial = connected.as_ref().err().map(|error| (number, error.clone()));
         connected
     }
 

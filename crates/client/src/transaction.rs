@@ -98,8 +98,8 @@ impl<'r> Transaction<'r> {
     /// Commits everywhere, or nowhere.
     ///
     /// # Errors
-    /// [`CommitError`]: its kind says what holds now. `Invalid` while this very thread holds a [`crate::Work`] of it: then nothing was said to
-    /// any resource, and its branches are as they were until their connections end, which undoes them.
+    /// [`CommitError`]: its kind says what holds now. `Invalid` while this very thread holds a [`crate::Work`] of it: then its branches are given
+    /// up with their connections, which undoes them, the one that is held when its work is let go of.
     pub fn commit(mut self) -> Result<Committed, CommitError> {
         self.refuse_while_held()?;
         if let Err(error) = self.starts() {
@@ -242,11 +242,15 @@ impl<'r> Transaction<'r> {
 
 impl Drop for Transaction<'_> {
     fn drop(&mut self) {
-        // One whose work this thread holds ends with its connection.
-        if !self.is_over && !self.is_held() {
-            _ = self.starts();
-            // Nobody is there to be told; recovery finishes what cannot be done now.
-            _ = self.run(Event::Rollback);
+        if self.is_over {
+            return;
         }
+        if self.is_held() {
+            self.seats.iter().for_each(|seat| seat.give_up());
+            return;
+        }
+        _ = self.starts();
+        // Nobody is there to be told; recovery finishes what cannot be done now.
+        _ = self.run(Event::Rollback);
     }
 }

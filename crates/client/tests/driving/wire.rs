@@ -329,9 +329,9 @@ fn who_ends_a_transaction_while_it_works_on_a_resource_is_told_so() {
     let client = Client::connect(coordinator.config());
     let tale = Tale::default();
     for end in ["commit", "rollback", "drop"] {
-        let mut a = Double::new("a", &tale);
+        let (mut a, mut b) = (Double::new("a", &tale), Double::new("b", &tale));
         let mut tx = client.begin().unwrap();
-        let enlisted = tx.enlist(&mut a);
+        let (enlisted, other) = (tx.enlist(&mut a), tx.enlist(&mut b));
         let mut work = enlisted.work().unwrap();
         assert_eq!(enlisted.work().err(), Some(WorkError::Held));
         assert!(format!("{enlisted:?}").starts_with("Enlisted"));
@@ -345,8 +345,10 @@ fn who_ends_a_transaction_while_it_works_on_a_resource_is_told_so() {
         };
         assert_eq!(told.err().map(|error| error.kind), (end != "drop").then_some(Kind::Invalid), "{end}");
         work.work += 1;
+        assert!(matches!(other.work().err(), Some(WorkError::Over { .. })), "{end}");
         drop(work);
-        assert_eq!(tale.take(), "a start, a !", "{end}: nothing more was said to it");
+        assert!(matches!(enlisted.work().err(), Some(WorkError::Over { .. })), "{end}");
+        assert_eq!(tale.take(), "a start, b start, a !, b !, b let go, a let go", "{end}");
     }
     // Another thread's work is waited for.
     let mut a = Double::new("a", &tale);

@@ -75,7 +75,7 @@ pub(super) const PLAIN: &str = "SELECT it.relkind OPERATOR(pg_catalog.=) 'r' AND
      FROM pg_catalog.pg_class AS it JOIN pg_catalog.pg_namespace AS space ON space.oid OPERATOR(pg_catalog.=) it.relnamespace \
      WHERE space.nspname OPERATOR(pg_catalog.=) 'assent_rows' AND it.relname OPERATOR(pg_catalog.=) 'decisions'";
 /// So that what is answered is durable. Its value is never used.
-pub(super) const DURABLE: &str = "CASE WHEN pg_catalog.current_setting('synchronous_commit') OPERATOR(pg_catalog.=) 'off' \
+const DURABLE: &str = "CASE WHEN pg_catalog.current_setting('synchronous_commit') OPERATOR(pg_catalog.=) 'off' \
      THEN pg_catalog.set_config('synchronous_commit', 'on', true) IS NOT NULL ELSE true END";
 /// Writes to the log, so that its transaction waits for what other commits wait for: something may be seen that no standby has, when the
 /// server was restarted beneath its client, or that one's session ended while it waited. True.

@@ -18,7 +18,7 @@ use super::answer::Row;
 use super::client::PostgresClient;
 use super::codes::Step;
 use super::failure::Failure;
-use super::last::{DURABLE, LOGGED};
+use super::last::LOGGED;
 use super::session::{Session, gid};
 use super::truth::{Here, Relation, came_along, compare, history_file, past};
 use super::witness::{Place, Witness, timeline};
@@ -273,7 +273,8 @@ impl Session {
         }
     }
 
-    /// Comes back once the standby that commits wait for, if there is one, has all that is committed here. A wait that is cut short is lost.
+    /// Comes back once the standby that commits of this role wait for, if they do, has all that is committed here. A wait that is cut short is
+    /// lost.
     ///
     /// In a DO, as only the wait of a COMMIT within a statement is ended by its time limit. Behind a statement it would last until a
     /// standby comes, and the session with it: that keeps recovery's claim from the next connection, which would be taken for another process.
@@ -281,7 +282,7 @@ impl Session {
         // The warning that tells of such an end can be switched off.
         let words = format!(
             "DO LANGUAGE plpgsql $assent$BEGIN PERFORM pg_catalog.set_config('client_min_messages', 'warning', true); \
-             PERFORM {DURABLE} AND {LOGGED}; COMMIT; END$assent$"
+             PERFORM {LOGGED}; COMMIT; END$assent$"
         );
         self.ask(|_| words).map(drop)
     }
