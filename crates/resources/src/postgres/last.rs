@@ -9,7 +9,8 @@
 //! were prepared by then; the client's transaction had its own before, as its row is refused where it has none (NOT NULL) and
 //! nothing but the row was said since the others were asked. So when all that were open with a number as low as recovery's are over
 //! (`txid_snapshot_xmin`), the client's is over too. No lock and no session is relied on.
-//! Trap: under synchronous_commit = off neither row would be durable when it is answered: that is switched on for the transaction.
+//! Trap: under synchronous_commit = off neither row would be durable when it is answered: that is switched on for the transaction; recovery's
+//! own waits for the disk, and for the standby behind it.
 //! Trap: a connection to another database of the same name would find no row, and put its own there. So the table has a number of its
 //! own (the row with the empty key), which the branches' XIDs carry; which database of which cluster it is, is in it.
 //! Trap: an old primary that still answers has the table, too, and knows nothing of what was decided since the fail-over. So XIDs carry the
@@ -80,6 +81,9 @@ const DURABLE: &str = "CASE WHEN pg_catalog.current_setting('synchronous_commit'
 /// Writes to the log, so that its transaction waits for what other commits wait for: something may be seen that no standby has, when the
 /// server was restarted beneath its client, or that one's session ended while it waited. True.
 pub(super) const LOGGED: &str = "pg_catalog.pg_logical_emit_message(true, 'assent', ''::pg_catalog.text) IS NOT NULL";
+/// What recovery writes itself waits for its disk alone: what it must not tell before a standby has it is waited for behind that
+/// ([`Session::wait_for_standby`]), as the wait of a transaction within its own commit would have no end, and keep the claim.
+const HERE_ALONE: &str = "pg_catalog.set_config('synchronous_commit', 'local', true)";
 /// A client's row that is not committed yet may stay so for ever.
 const PATIENCE: &str = "pg_catalog.set_config('lock_timeout', '250ms', true)";
 /// Nothing is sorted that an index has in its order.
@@ -362,9 +366,9 @@ impl Session {
         self.came_with(timeline)?;
         let (key, is_up) = (literal(&key(node, tx)), timeline_is(">=", timeline));
         let own = format!(
-            "SELECT {PATIENCE}; INSERT INTO assent_rows.decisions (tx, outcome, number, votes) SELECT {key}, 'r', \
+            "SELECT {PATIENCE}, {HERE_ALONE}; INSERT INTO assent_rows.decisions (tx, outcome, number, votes) SELECT {key}, 'r', \
              pg_catalog.txid_current(), ''::pg_catalog.bytea {OF_HOME} \
-             AND {NUMBER} OPERATOR(pg_catalog.=) ({signed})::pg_catalog.int8 AND {is_up} AND {DURABLE} ON CONFLICT DO NOTHING",
+             AND {NUMBER} OPERATOR(pg_catalog.=) ({signed})::pg_catalog.int8 AND {is_up} ON CONFLICT DO NOTHING",
             signed = table.cast_signed()
         );
         match self.ask_primary(&own) {
@@ -377,9 +381,11 @@ impl Session {
         // A statement and a transaction of its own: it sees what the first one waited for.
         let standing = format!(
             "SELECT outcome, pg_catalog.encode(votes, 'hex') FROM assent_rows.decisions WHERE tx OPERATOR(pg_catalog.=) {key} \
-             AND {is_up} AND {DURABLE} AND {LOGGED}"
+             AND {is_up}"
         );
         let rows = self.ask_primary(&standing)?;
+        // Who committed the row may not have waited for it: its session ended, or the server was started again beneath it.
+        self.wait_for_all()?;
         let word = |at| rows.first().and_then(|row| row.word(at));
         match (word(0), word(1).and_then(unhex)) {
             (Some("c"), Some(votes)) => Ok(Reply::Row(Some(votes))),
@@ -389,6 +395,11 @@ impl Session {
                 Err(self.other_table(table).unwrap_or_else(|| Reply::Refused(Kind::Internal, nothing())))
             }
         }
+    }
+
+    /// Until all that can be read here is durable, and where its standby has it.
+    fn wait_for_all(&mut self) -> Result<(), Reply> {
+        self.wait_for_standby(&format!("PERFORM {DURABLE}; ")).map_err(|failure| failure.judged(Step::Other))
     }
 
     /// Refuses where the server is behind the client's timeline, or is of another branch of that history: an old primary.
@@ -423,7 +434,7 @@ impl Session {
         Some(Reply::Refused(Kind::Invalid, said(message)))
     }
 
-    /// The rows that say commit. Recovery's own go here, when their time has come.
+    /// The rows that say commit. Recovery's own go here, when their time has come; one that a fail-over brings back goes again.
     pub(super) fn rows(&mut self, node: NodeId, after: Option<TxId>) -> Reply {
         self.kept_rows(node, after).unwrap_or_else(|reply| reply)
     }
@@ -437,7 +448,7 @@ impl Session {
         let behind = behind.unwrap_or_default();
         if after.is_none() {
             self.ask_primary(&format!(
-                "DELETE FROM assent_rows.decisions WHERE {keys} AND outcome OPERATOR(pg_catalog.=) 'r' AND number \
+                "SELECT {HERE_ALONE}; DELETE FROM assent_rows.decisions WHERE {keys} AND outcome OPERATOR(pg_catalog.=) 'r' AND number \
                  OPERATOR(pg_catalog.<) pg_catalog.txid_snapshot_xmin(pg_catalog.txid_current_snapshot())"
             ))?;
         }
@@ -447,6 +458,10 @@ impl Session {
              AND outcome OPERATOR(pg_catalog.=) 'c'{behind} ORDER BY tx LIMIT {ROWS_MAX}"
         );
         let rows = self.ask_primary(&question)?;
+        // The first is the settings'. Who follows a row must find it behind a fail-over, too.
+        if rows.len() > 1 {
+            self.wait_for_all()?;
+        }
         let read = |row: &Row| Some((transaction(&unhex(row.word(0)?)?)?, unhex(row.word(1)?)?));
         Ok(Reply::Rows(rows.iter().skip(1).filter_map(read).collect()))
     }
@@ -458,7 +473,7 @@ impl Session {
         }
         let list: Vec<String> = txs.iter().map(|tx| literal(&key(node, *tx))).collect();
         let words = format!(
-            "DELETE FROM assent_rows.decisions WHERE outcome OPERATOR(pg_catalog.=) 'c' AND tx OPERATOR(pg_catalog.=) ANY (ARRAY[{}])",
+            "SELECT {HERE_ALONE}; DELETE FROM assent_rows.decisions WHERE outcome OPERATOR(pg_catalog.=) 'c' AND tx OPERATOR(pg_catalog.=) ANY (ARRAY[{}])",
             list.join(", ")
         );
         self.ask_primary(&words).map_or_else(|reply| reply, |_| Reply::Done)

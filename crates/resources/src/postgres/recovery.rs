@@ -262,7 +262,7 @@ impl Session {
             Ok(answer) => {
                 let past = past(answer.first().and_then(|row| row.word(0)));
                 if past == Some(Past::Committed) {
-                    self.wait_for_standby()?;
+                    self.wait_for_standby("")?;
                 }
                 let new = || Reply::Refused(Kind::Internal, said(format!("txid_status({number}) said a new word")));
                 Ok(past.map_or_else(new, Reply::Past))
@@ -273,16 +273,25 @@ impl Session {
         }
     }
 
-    /// Comes back once the standby that commits of this role wait for, if they do, has all that is committed here. A wait that is cut short is
-    /// lost.
+    /// Comes back once the standby that commits of this role wait for, if they do, has all that is committed here; `first` is done before, in
+    /// the transaction that waits. A wait that is cut short is lost.
     ///
     /// In a DO, as only the wait of a COMMIT within a statement is ended by its time limit. Behind a statement it would last until a
     /// standby comes, and the session with it: that keeps recovery's claim from the next connection, which would be taken for another process.
-    fn wait_for_standby(&mut self) -> Result<(), Failure> {
+    pub(super) fn wait_for_standby(&mut self, first: &str) -> Result<(), Failure> {
+        // What was read before was read where the claim is: a proxy may have led elsewhere since.
+        let claimed = self.claimed.as_ref().and_then(|process| process.parse::<u32>().ok());
+        let here = claimed.map(|process| {
+            format!(
+                "IF pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.<>) {process} THEN \
+                 RAISE EXCEPTION 'another server process answers than the one with the claim'; END IF; "
+            )
+        });
+        let here = here.unwrap_or_default();
         // The warning that tells of such an end can be switched off.
         let words = format!(
-            "DO LANGUAGE plpgsql $assent$BEGIN PERFORM pg_catalog.set_config('client_min_messages', 'warning', true); \
-             PERFORM {LOGGED}; COMMIT; END$assent$"
+            "DO LANGUAGE plpgsql $assent$BEGIN {here}PERFORM pg_catalog.set_config('client_min_messages', 'warning', true); \
+             {first}PERFORM {LOGGED}; COMMIT; END$assent$"
         );
         self.ask(|_| words).map(drop)
     }

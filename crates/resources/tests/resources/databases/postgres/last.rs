@@ -5,9 +5,10 @@ use assent_ids::{Branch, Mark, TxId, Xid};
 use assent_xa::{BranchRecord, Heuristic, Past, lay_votes, read_votes};
 
 use super::counted::pooling;
+use super::truth::{short_recovery, waits_for_nobody, without_its_standby};
 use super::*;
 use crate::databases::engine::wait;
-use crate::databases::servers::alone;
+use crate::databases::servers::{Own, alone};
 
 fn tx_of(xid: Xid) -> TxId {
     xid.branch().unwrap().tx
@@ -525,7 +526,54 @@ fn recoverys_own_row_is_durable_whatever_the_database_says() {
     let (node, tx) = (node("last_lazy"), tx_of(at("last_lazy", 1)));
     assert_eq!(agent.call(Verb::Settle { node, tx, mark }), Reply::Row(None));
     let setting: String = client.query_one("SELECT setting FROM seen", &[]).unwrap().get(0);
-    assert_eq!(setting, "on");
+    assert_eq!(setting, "local", "its disk has it; the standby is waited for behind that");
+}
+
+/// What recovery writes and what it reads waited for the standby behind a statement, where no time limit ends that: the session that was given
+/// up kept the claim, and its coordinator took itself for another process and committed nothing.
+#[test]
+fn a_row_is_not_told_before_the_standby_has_it_and_who_asks_gives_its_claim_back() {
+    drop(shared()); // The binaries are there from here on.
+    let own = Own::start("postgres", "");
+    let table = PostgresTable::of(&own.url, "last_unheard");
+    let (node, [theirs, ours]) = (node("last_unheard"), [1, 2].map(|counter| at("last_unheard", counter)));
+    let mut worker = table.resource().last_resource().unwrap();
+    let mark = worker.decides().unwrap();
+    assert_eq!(worker.call(Verb::Start(theirs)), Reply::Done);
+    run(&mut worker, &format!("INSERT INTO {} VALUES (7)", table.table)).unwrap();
+    let process = process(&mut worker);
+    assert_eq!(worker.call(Verb::End { xid: theirs, success: true }), Reply::Vote(Vote::Decides));
+    without_its_standby(&own.url);
+    worker.send(Verb::CommitLast { xid: theirs, votes: lay_votes(&votes(mark)) });
+    let mut superuser = superuser(&own.url);
+    wait("the commit to wait", || {
+        let sql = "SELECT FROM pg_stat_activity WHERE pid = $1 AND wait_event = 'SyncRep'";
+        superuser.query_opt(sql, &[&process]).unwrap()
+    });
+    let ended: bool = superuser.query_one("SELECT pg_terminate_backend($1, 60000)", &[&process]).unwrap().get(0);
+    assert!(ended && matches!(worker.receive(), Reply::Lost(_)));
+    assert_eq!(table.rows(), [7], "it is committed here, and nowhere else");
+    let settle = |xid| Verb::Settle { node, tx: tx_of(xid), mark };
+    let agent = || {
+        let mut agent = short_recovery(&own.url);
+        wait("the claim to be free", || (agent.call(Verb::Claim(node)) == Reply::Done).then_some(()));
+        agent
+    };
+    for xid in [theirs, ours, theirs, ours] {
+        let reply = agent().call(settle(xid));
+        assert!(matches!(reply, Reply::Lost(_)), "{xid}: {reply:?}");
+    }
+    let listed = agent().call(Verb::Rows { node, after: None });
+    assert!(matches!(listed, Reply::Lost(_)), "{listed:?}");
+    // What lets go of rows waits for nobody: one that a fail-over brings back goes again.
+    let mut one = agent();
+    assert_eq!(one.call(Verb::Clear { node, txs: vec![tx_of(at("last_unheard", 3))] }), Reply::Done);
+    waits_for_nobody(&own.url);
+    assert_eq!(one.call(settle(theirs)), Reply::Row(Some(lay_votes(&votes(mark)))));
+    assert_eq!(one.call(settle(ours)), Reply::Row(None));
+    assert!(matches!(one.call(Verb::Rows { node, after: None }), Reply::Rows(rows) if rows.len() == 1));
+    assert_eq!(one.call(Verb::Clear { node, txs: vec![tx_of(theirs)] }), Reply::Done);
+    assert_eq!(one.call(Verb::Rows { node, after: None }), Reply::Rows(vec![]));
 }
 
 /// Both are the same database of the same cluster, by all their numbers but the timeline.

@@ -294,7 +294,7 @@ fn after_a_fail_over_a_branch_that_came_along_is_finished_and_one_that_was_lost_
 const SHORT: Limits = Limits { answer_ms_max: 2_000, ..Limits::RECOVERY };
 
 /// From now on commits there wait for a standby that is not there.
-fn without_its_standby(url: &str) {
+pub(super) fn without_its_standby(url: &str) {
     let was_cut = Arc::new(AtomicBool::new(false));
     let cut = Arc::clone(&was_cut);
     let mut config: Config = as_superuser(url).parse().unwrap();
@@ -311,13 +311,13 @@ fn without_its_standby(url: &str) {
     });
 }
 
-fn waits_for_nobody(url: &str) {
+pub(super) fn waits_for_nobody(url: &str) {
     let mut superuser = superuser(url);
     superuser.batch_execute("ALTER SYSTEM SET synchronous_standby_names = ''").unwrap();
     superuser.batch_execute("SELECT pg_reload_conf()").unwrap();
 }
 
-fn short_recovery(url: &str) -> Box<dyn Resource> {
+pub(super) fn short_recovery(url: &str) -> Box<dyn Resource> {
     PostgresConnector::new("bank", url).unwrap().limited(SHORT).connect().unwrap()
 }
 
