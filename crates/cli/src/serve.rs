@@ -21,7 +21,7 @@ use assent_resources::{MariadbConnector, PostgresConnector, RemoteConnector};
 use assent_rest::{Admin, Certificates, Documents, Entrance, LogLevel, Rest, Service, Settings};
 use assent_server::{Engines, Server};
 use assent_world::stop::Stop;
-use assent_world::{Clock, Disk, RealClock, RealDice, RealDisk};
+use assent_world::{Clock, Dice as _, Disk, RealClock, RealDice, RealDisk};
 use assent_xa::Connector;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -43,6 +43,8 @@ const DRAIN: Duration = Duration::from_secs(5);
 /// More starts than a server makes between a copy of its folder and the day when the copy is put back: the restored server
 /// gives no incarnation that a client of the lost one had.
 const RESTORED_EPOCHS: u32 = 1_000;
+/// And a number below this one that is rolled: the same copy may be put back once more. Of their 32 bits that leaves four thousand restores.
+const RESTORED_AT_RANDOM: u64 = 1 << 20;
 
 /// Runs until it is told to stop.
 pub(crate) fn run(arguments: &Serve) -> Result<ExitCode, Failure> {
@@ -204,7 +206,8 @@ impl House {
     }
 
     fn state(&mut self, folder: &Path, section: &Engine, is_restored: bool) -> Result<StateLog, Failure> {
-        let epochs_skipped = if is_restored { RESTORED_EPOCHS } else { 0 };
+        let rolled = u32::try_from(RealDice.roll() % RESTORED_AT_RANDOM).unwrap_or_default();
+        let epochs_skipped = if is_restored { RESTORED_EPOCHS + rolled } else { 0 };
         if section.engine.unwrap_or_default() == StateEngine::Table {
             return self.table(folder, section, epochs_skipped).map(StateLog::Table);
         }

@@ -20,7 +20,7 @@ use crate::rows::Rhythm;
 use crate::station::Station;
 use crate::{Coordinator, ResourceReport, Round, Standing, Stopped};
 
-const PAUSE_IN_DOUBT: Duration = Duration::from_millis(500);
+pub(crate) const PAUSE_IN_DOUBT: Duration = Duration::from_millis(500);
 const PAUSE_AT_REST: Duration = Duration::from_secs(10);
 /// So many more looks follow soon when a resource has come back: a server that was killed may list again what it had
 /// answered as rolled back.
@@ -128,6 +128,8 @@ impl Attendant {
             None if self.is_in_doubt || self.rows.is_busy || self.looks_due > 0 || self.coordinator.is_rivalled() => {
                 PAUSE_IN_DOUBT
             }
+            // Of a crowd that is searched for it answers a few in each look.
+            None if !self.coordinator.questions(self.station.id).is_empty() => PAUSE_IN_DOUBT,
             None => PAUSE_AT_REST,
         }
     }

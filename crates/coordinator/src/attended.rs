@@ -21,7 +21,7 @@ use assent_xa::{BranchRecord, Native, Stay};
 
 use crate::Stopped;
 use crate::rows;
-use crate::siblings::{Answer, NOTHING_LASTS, Question, Questions, Sibling};
+use crate::siblings::{Answer, Question, Questions, Sibling, lasts};
 
 /// A dead resource keeps no server from its work for longer, once it has been started.
 pub(crate) const FIRST_PASS_MAX: Duration = Duration::from_secs(1);
@@ -81,7 +81,7 @@ pub(crate) struct Post {
 pub(crate) struct Attended {
     pub(crate) posts: BTreeMap<ResourceId, Post>,
     since: Moment,
-    /// Every resource has been asked for its claim, and none is somebody else's: what each commit looks at.
+    /// Every resource has been asked for its claim, none is somebody else's, and none has a stranger's branch: what each commit looks at.
     is_clear: bool,
     /// A client or a commit was taken: from then on nothing is left to a newcomer.
     has_taken: bool,
@@ -142,6 +142,12 @@ impl Attended {
         if let Some(post) = self.posts.get_mut(&resource) {
             post.stranger = stranger;
         }
+        self.look();
+    }
+
+    fn look(&mut self) {
+        let is_clear = |post: &Post| post.stranger.is_none() && matches!(post.claim, Claim::Ours | Claim::Unknown);
+        self.is_clear = self.posts.values().all(is_clear);
     }
 
     /// The first such branch. While there is one nothing is touched anywhere.
@@ -155,8 +161,7 @@ impl Attended {
         if let Some(post) = self.posts.get_mut(&resource) {
             post.claim = claim;
         }
-        let is_clear = |post: &Post| matches!(post.claim, Claim::Ours | Claim::Unknown);
-        self.is_clear = self.posts.values().all(is_clear);
+        self.look();
         let has_rival = self.rivals().next().is_some();
         // Not while something is left alone: two that have half each, and leave it to each other, meet again in the order of the resources.
         self.rivalled_since = has_rival.then(|| self.rivalled_since.unwrap_or(now));
@@ -208,14 +213,17 @@ impl Attended {
     pub(crate) fn sibling(&mut self, tx: TxId, mark: Option<Mark>, now: Moment) -> Sibling {
         let mut all = Sibling::Nowhere;
         for post in self.posts.values_mut() {
-            let answer = &mut post.questions.entry(tx).or_insert(Question { mark, answer: None }).answer;
+            let lasts = lasts(post.questions.len());
+            let question = post.questions.entry(tx).or_insert(Question { mark, answer: None, is_tried: false });
+            let Question { answer, is_tried, .. } = question;
             match answer {
                 Some(Answer::Committed(record)) => return Sibling::Committed(record.clone()),
-                Some(Answer::Nothing(at)) if now.since(*at) <= NOTHING_LASTS => {}
-                Some(Answer::Nothing(_)) | None => {
-                    *answer = None;
+                Some(Answer::Nothing(at)) if now.since(*at) <= lasts => {}
+                Some(Answer::Nothing(_)) => {
+                    (*answer, *is_tried) = (None, false);
                     all = Sibling::Unknown;
                 }
+                None => all = Sibling::Unknown,
             }
         }
         all
@@ -227,10 +235,19 @@ impl Attended {
         questions.into_iter().flatten().filter(|(_, it)| it.answer.is_none()).map(|(tx, it)| (*tx, it.mark)).collect()
     }
 
-    pub(crate) fn answer(&mut self, resource: ResourceId, tx: TxId, answer: Answer) {
+    /// The answer; none, if it would not say.
+    pub(crate) fn answer(&mut self, resource: ResourceId, tx: TxId, answer: Option<Answer>) {
         if let Some(question) = self.posts.get_mut(&resource).and_then(|post| post.questions.get_mut(&tx)) {
-            question.answer = Some(answer);
+            (question.answer, question.is_tried) = (answer, true);
         }
+    }
+
+    /// A resource that is there, and has not been asked yet.
+    pub(crate) fn unasked(&self, tx: TxId) -> Option<&str> {
+        let is_unasked = |post: &&Post| {
+            post.claim == Claim::Ours && post.questions.get(&tx).is_none_or(|it| it.answer.is_none() && !it.is_tried)
+        };
+        self.posts.values().find(is_unasked).map(|post| post.name.as_str())
     }
 
     /// Why no new client and no new commit is taken now; none if they are.
@@ -240,6 +257,10 @@ impl Attended {
         }
         if let Some((name, _)) = self.rivals().next() {
             return Some(rivalled(name));
+        }
+        // A new client would be given the name that the stranger has, and the branch would be taken for its own.
+        if let Some(stopped) = self.stopped() {
+            return Some(strange(stopped));
         }
         if let Some(left) = self.posts.values().find(|post| post.claim == Claim::Left) {
             let name = &left.name;
@@ -253,6 +274,14 @@ impl Attended {
         let unasked = self.posts.values().find(|post| post.claim == Claim::Unasked)?;
         Some(format!("resource {} has not been asked for its claim yet: send it again in a moment", unasked.name))
     }
+}
+
+/// The same of a branch that no client of ours can have begun.
+pub(crate) fn strange(Stopped { tx, resource, .. }: &Stopped) -> String {
+    format!(
+        "at resource {resource} is a branch, or a last resource's row, of {tx}, which nobody here can have begun: a copied data folder, \
+         or an old one?"
+    )
 }
 
 /// In plain words.

@@ -161,6 +161,11 @@ impl Clients {
         Self { node, epoch, given: 0, known: BTreeMap::new(), connected: 0, before, names, window, lost_after }
     }
 
+    /// Nobody of an earlier epoch comes back.
+    pub(crate) const fn close(&mut self) {
+        self.window = Window::Closing;
+    }
+
     /// Clients can reach us from now on: only from here on is who stays away lost.
     pub(crate) fn listening(&mut self, now: Moment) {
         if let Window::Open { since } = &mut self.window {

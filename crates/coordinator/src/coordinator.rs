@@ -34,6 +34,9 @@ use crate::{By, CoordinatorError, Gauges, Identity, Known, LostDecision, Pending
 pub const WITNESS_BYTES_MAX: usize = 4096;
 /// The most bytes of unfinished decisions: memory, and a checkpoint, stay below about twice that.
 pub const TABLE_BYTES_MAX: usize = 64 << 20;
+/// Decisions, and bytes of them, that only recovery and people make.
+const RESERVE: u32 = 1_024;
+const RESERVE_BYTES: usize = TABLE_BYTES_MAX / 16;
 /// Forgotten transactions are told to the log with the next decision; so many of them do not wait for one.
 const FORGOTTEN_BYTES_MAX: usize = 1024 * record::TX_BYTES;
 const _: () = assert!(BRANCHES_MAX <= u16::MAX as usize, "branches are counted in two bytes");
@@ -179,7 +182,15 @@ impl Coordinator {
             owed: None,
         };
         state.look_for_lost(&*log, config.is_restored, clock.wall_ms())?;
-        Ok(Self { log, clock, config, identity, epoch, state: Mutex::new(state), upkeep: Mutex::new(()) })
+        let closes = config.is_restored && log.state() != assent_journal::State::Closed;
+        if closes {
+            state.clients.close();
+        }
+        let it = Self { log, clock, config, identity, epoch, state: Mutex::new(state), upkeep: Mutex::new(()) };
+        if closes {
+            it.fence()?;
+        }
+        Ok(it)
     }
 
     /// Whose branches these are.
@@ -198,7 +209,7 @@ impl Coordinator {
     ///
     /// # Errors
     /// `Busy` if as many clients are connected as it takes; `Unavailable` while another process of this node resolves at
-    /// a resource, or before the agent has asked (`attended` says why).
+    /// a resource, before the agent has asked, or where it has found a branch that nobody here can have begun (`attended` says why).
     pub fn handshake(&self, label: &str) -> Result<Session, CoordinatorError> {
         let (now, at_ms) = (self.clock.now(), self.clock.wall_ms());
         let mut state = self.state();
@@ -269,7 +280,7 @@ impl Coordinator {
             },
             // Presumed abort: the client that gave up needs no record. The entry outlives a delayed copy of its commit.
             Outcome::RolledBack => {
-                self.room(&state)?;
+                self.room(&state, false)?;
                 state.gauges.decided_rolled_back += 1;
                 let entry = ruling.entry(None);
                 let answer = pending(&entry);
@@ -379,12 +390,13 @@ impl Coordinator {
     /// A decision encoded, before the lock.
     pub(crate) fn ruling(&self, tx: TxId, outcome: Outcome, by: By, branches: &[BranchRecord]) -> Ruling {
         let (now, at_ms) = (self.clock.now(), self.clock.wall_ms());
-        Ruling { tx, outcome, by, body: lay::branches(branches), row: row_of(branches), now, at_ms }
+        let (body, row) = (lay::branches(branches), row_of(branches));
+        Ruling { tx, outcome, by, is_reserved: by != By::Client, body, row, now, at_ms }
     }
 
     /// The one place where a decision is laid. A full table refuses before anything is.
     pub(crate) fn lay(&self, state: &mut State, ruling: Ruling) -> Result<Pending, DecideError> {
-        self.room(state)?;
+        self.room(state, ruling.is_reserved)?;
         let Ruling { tx, outcome, by, at_ms, .. } = ruling;
         let head = lay::decided_head(tx, outcome, by, at_ms);
         let forgotten = state.table.take_forgotten();
@@ -405,10 +417,12 @@ impl Coordinator {
         Ok(answer)
     }
 
-    pub(crate) fn room(&self, state: &State) -> Result<(), DecideError> {
+    /// Recovery and people have some beyond what clients may take: what those have filled it with they may have to finish.
+    pub(crate) fn room(&self, state: &State, is_reserved: bool) -> Result<(), DecideError> {
         let busy = |message| Err(DecideError { kind: Kind::Busy, message });
-        let max = self.config.transactions_max;
-        if state.table.bytes() >= TABLE_BYTES_MAX {
+        let (entries, bytes) = if is_reserved { (RESERVE, RESERVE_BYTES) } else { (0, 0) };
+        let max = self.config.transactions_max.saturating_add(entries);
+        if state.table.bytes() >= TABLE_BYTES_MAX + bytes {
             let max = TABLE_BYTES_MAX;
             return busy(format!("unfinished decisions take {max} bytes, more are not taken: send it again later"));
         }
@@ -430,6 +444,8 @@ pub(crate) struct Ruling {
     tx: TxId,
     outcome: Outcome,
     by: By,
+    /// It may take what is kept for recovery and people.
+    is_reserved: bool,
     body: Box<[u8]>,
     row: Option<ResourceId>,
     now: Moment,
@@ -437,6 +453,12 @@ pub(crate) struct Ruling {
 }
 
 impl Ruling {
+    /// A client's decision, which recovery lays.
+    pub(crate) const fn of_recovery(mut self) -> Self {
+        self.is_reserved = true;
+        self
+    }
+
     fn entry(self, ticket: Option<Ticket>) -> Entry {
         Entry {
             outcome: self.outcome,

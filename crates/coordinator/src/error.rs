@@ -82,7 +82,17 @@ pub enum CoordinatorError {
         /// What does not.
         what: String,
     },
-    /// Another process of this node is at work at a resource, or nobody has asked yet.
+    /// The log does not reach back to a seal that somebody kept.
+    #[error(
+        "the log reaches back to seal {reaches}, what came before has been let go: whether seal {number} was in it, it cannot say"
+    )]
+    Reach {
+        /// What was kept.
+        number: u64,
+        /// The first that is known.
+        reaches: u64,
+    },
+    /// Another process of this node is at work at a resource, nobody has asked yet, or a branch was found that nobody here can have begun.
     #[error("{why}")]
     Unclaimed {
         /// In one sentence, with the resource's name.
@@ -121,7 +131,7 @@ impl CoordinatorError {
                 Kind::Corrupt
             }
             Self::Config { .. } => Kind::Invalid,
-            Self::Page { .. } | Self::NoHistory => Kind::NotFound,
+            Self::Page { .. } | Self::NoHistory | Self::Reach { .. } => Kind::NotFound,
             Self::Clients { .. } | Self::Numbers { .. } => Kind::Busy,
             Self::Secret { .. } => Kind::Denied,
             Self::Fenced { .. } => Kind::RolledBack,

@@ -106,7 +106,7 @@ impl Coordinator {
             is_durable: entry.is_some_and(durable),
             is_acknowledged: entry.is_some_and(|entry| entry.is_acknowledged),
             age: self.clock.now().since(since).max(before),
-            may_be_lost: state.may_be_lost(tx),
+            may_be_lost: state.is_left(tx),
             branches: branches(known, &seen, entry),
         })
     }

@@ -1,4 +1,4 @@
-//! Commits that name only the branches that were seen: they are kept until every resource has shown what it holds.
+//! Commits that name only the branches that were seen, and what a person has decided: they are kept until every resource has shown what it holds.
 //!
 //! Walk: [`Late::expect`] the resources · [`Late::listed`] counts their listings · [`Late::mark`] such a commit ·
 //! [`Late::is_awaited`] until each has listed twice since: the second list was asked for after the decision.

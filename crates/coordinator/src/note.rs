@@ -10,7 +10,7 @@ use assent_ids::{ResourceId, TxId};
 use assent_journal::{JournalError, Log, Ticket};
 use assent_xa::{BranchRecord, Deviation, Native, Outcome, Voice, Voted};
 
-use crate::coordinator::State;
+use crate::coordinator::{State, TABLE_BYTES_MAX};
 use crate::{BRANCHES_MAX, By, Coordinator, Fate, Standing, lay, record};
 
 const CODE_BYTES_MAX: usize = 64;
@@ -117,7 +117,8 @@ impl Coordinator {
         }
         let mut news = Vec::new();
         for it in branches {
-            if self.room(&state).is_err() {
+            // The transaction has its place; only bytes come.
+            if state.table.bytes() >= TABLE_BYTES_MAX {
                 break;
             }
             let (resource, number) = (it.resource, it.number);

@@ -9,13 +9,13 @@ use assent_kind::Kind;
 use assent_world::Moment;
 use assent_xa::{BranchRecord, DecideError, Outcome};
 
-use crate::attended::rivalled;
+use crate::attended::{rivalled, strange};
 use crate::coordinator::{State, pending};
 use crate::error::{in_doubt, not_laid};
 use crate::record::Word;
 use crate::recovery::records;
 use crate::siblings::Sibling;
-use crate::{By, Coordinator, Standing, Stopped, lay, record};
+use crate::{By, Coordinator, Standing, lay, record};
 
 /// The most bytes of an operator's name.
 pub const WHO_BYTES_MAX: usize = 128;
@@ -67,8 +67,8 @@ impl Coordinator {
     ///
     /// # Errors
     /// `Invalid` for a name or reason beyond its limit; `NotFound` if nothing is known of it; `Conflict` while its client
-    /// is connected, which decides itself, where a row of a last resource may decide, and while another process of this node is at work, which may decide otherwise;
-    /// `Unavailable` before every resource has been asked whether one is; `Busy` or as the log says if nothing was decided; `InDoubt`.
+    /// is connected, which decides itself, where a row of a last resource may decide, while another process of this node is at work, which may decide otherwise, and for a
+    /// rollback where a committed branch is known; `Unavailable` before every resource has been asked whether one is; `Busy` or as the log says if nothing was decided; `InDoubt`.
     pub fn force(&self, tx: TxId, outcome: Outcome, operator: &Operator) -> Result<Outcome, DecideError> {
         check(operator)?;
         let at_ms = self.clock.wall_ms();
@@ -86,8 +86,11 @@ impl Coordinator {
                     (Standing::Connected, _) => return Err(driven(tx)),
                     (_, Some(seen)) => seen,
                 };
+                if outcome == Outcome::RolledBack && state.may_be_lost(tx) {
+                    sought(&mut state, tx, &branches, self.clock.now())?;
+                }
                 marked(&mut state, tx, outcome, &branches, self.clock.now())?;
-                self.room(&state)?;
+                self.room(&state, true)?;
                 let action = if outcome == Outcome::Committed { Action::Commit } else { Action::Rollback };
                 // The word first: an effect without it could not be explained.
                 let word = lay::operator(&word(at_ms, tx, action, operator));
@@ -146,10 +149,8 @@ fn alone(state: &State, now: Moment) -> Result<(), DecideError> {
     if let Some((name, _)) = state.attended.rivals().next() {
         return conflict(rivalled(name));
     }
-    if let Some(Stopped { tx, resource, .. }) = state.attended.stopped() {
-        return conflict(format!(
-            "at resource {resource} is a branch, or a last resource's row, of {tx}, which nobody here can have begun: a copied data folder, or an old one?"
-        ));
+    if let Some(stopped) = state.attended.stopped() {
+        return conflict(strange(stopped));
     }
     match state.attended.refusal(now) {
         Some(message) => Err(DecideError { kind: Kind::Unavailable, message }),
@@ -194,6 +195,29 @@ fn marked(
     let message =
         format!("the decision of {tx} may be a row of resource {name}: it is asked for now, look again in a moment");
     Err(DecideError { kind: Kind::Unavailable, message })
+}
+
+/// Of what may have been decided a sibling may be committed, and only recovery can ask stores of ours: nobody's word goes against that, nor before
+/// each that is there was asked.
+fn sought(state: &mut State, tx: TxId, branches: &[BranchRecord], now: Moment) -> Result<(), DecideError> {
+    let mark = branches.iter().find_map(|branch| branch.mark);
+    let (kind, message) = match state.attended.sibling(tx, mark, now) {
+        Sibling::Committed(record) => {
+            let name = state.attended.name(record.resource).unwrap_or_default();
+            (Kind::Conflict, format!("a branch of {tx} is committed at resource {name}: recovery commits the others"))
+        }
+        Sibling::Nowhere => return Ok(()),
+        Sibling::Unknown => match state.attended.unasked(tx) {
+            Some(name) => {
+                let asks = "is asked for now, look again in a moment";
+                (Kind::Unavailable, format!("whether a branch of {tx} is committed at resource {name} {asks}"))
+            }
+            None => return Ok(()),
+        },
+    };
+    // It may be at rest.
+    state.calls += 1;
+    Err(DecideError { kind, message })
 }
 
 /// Whether the first branch, which did not decide by a row, is prepared as the others are, or a branch is committed.

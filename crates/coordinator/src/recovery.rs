@@ -90,8 +90,22 @@ impl Coordinator {
     }
 
     /// A listing with a branch that nobody here can have begun, or one without.
+    ///
+    /// From the first one on nothing up to its epoch is presumed, over restarts, durably before this returns: what it was decided by is not here,
+    /// and clients that come after the next start may be given its name.
     pub(crate) fn stranger(&self, resource: ResourceId, stranger: Option<Stopped>) {
-        self.state().attended.stranger(resource, stranger);
+        let at_ms = self.clock.wall_ms();
+        let ticket = {
+            let mut state = self.state();
+            let epoch = stranger.as_ref().map(|stopped| stopped.tx.incarnation.epoch);
+            state.attended.stranger(resource, stranger);
+            // A log that takes nothing now is asked again at the next look: it is there still.
+            epoch.and_then(|epoch| state.loses_up_to(&*self.log, epoch, at_ms).ok().flatten())
+        };
+        if let Some(ticket) = ticket {
+            // A log that fails here has closed itself, and decides nothing any more.
+            _ = self.log.wait_durable(ticket);
+        }
     }
 
     /// Such a branch, wherever it is.
@@ -106,8 +120,8 @@ impl Coordinator {
         self.state().attended.rivals().map(|(name, native)| (name.to_owned(), native.clone())).collect()
     }
 
-    /// Why no new client and no new commit is taken now: another process of this node is at work, or the agent has not
-    /// asked every resource yet. None if they are.
+    /// Why no new client and no new commit is taken now: another process of this node is at work, the agent has not asked
+    /// every resource yet, or it has found a branch that nobody here can have begun. None if they are.
     #[must_use]
     pub fn unclaimed(&self) -> Option<String> {
         let now = self.clock.now();

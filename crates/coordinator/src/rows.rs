@@ -237,7 +237,7 @@ impl Coordinator {
         let unread = |_| DecideError { kind: Kind::Internal, message: format!("the row of {tx} cannot be read") };
         let branches = read_votes(votes).map_err(unread)?;
         check(&branches)?;
-        let ruling = self.ruling(tx, Outcome::Committed, By::Client, &branches);
+        let ruling = self.ruling(tx, Outcome::Committed, By::Client, &branches).of_recovery();
         let mut state = self.state();
         match state.table.get(tx).map(|entry| entry.outcome) {
             Some(Outcome::Committed) => Ok(None),
@@ -426,6 +426,11 @@ impl Attendant {
                 if self.rows.listed.is_none() {
                     // Only who has looked at all of them knows that it has gone.
                     self.rows.stranger = self.rows.met.take();
+                }
+                if self.rows.stranger.is_some() {
+                    // At once: the next look may be far, and a client that comes before might get its name.
+                    self.coordinator.stranger(id, self.rows.stranger.clone());
+                    return Vec::new();
                 }
                 return list;
             }

@@ -13,6 +13,7 @@ use assent_kind::Kind;
 use assent_world::Moment;
 use assent_xa::{BranchRecord, DecideError, Outcome, Past, Reply, Verb};
 
+use crate::attendant::PAUSE_IN_DOUBT;
 use crate::recovery::records;
 use crate::{Attendant, By, Coordinator, Pending};
 
@@ -23,8 +24,14 @@ const NUMBERS: u16 = 16;
 /// So many transactions in one look, 64 inquiries: a crowd of them keeps no other branch waiting.
 const ASKED_MAX: usize = 4;
 
-/// An answer is good for so long.
-pub(crate) const NOTHING_LASTS: Duration = Duration::from_secs(10);
+/// An answer is good for so long, where so many transactions are asked about: for two turns of all of them, as a crowd that was never all
+/// answered at one moment would be searched for without end.
+pub(crate) fn lasts(asked: usize) -> Duration {
+    let turn = u32::try_from(asked.div_ceil(ASKED_MAX)).unwrap_or(u32::MAX);
+    PAUSE_IN_DOUBT.saturating_mul(turn.saturating_mul(2)).max(NOTHING_LASTS)
+}
+
+const NOTHING_LASTS: Duration = Duration::from_secs(10);
 
 /// What one resource is asked about the transaction's branches.
 pub(crate) type Questions = BTreeMap<TxId, Question>;
@@ -34,6 +41,8 @@ pub(crate) type Questions = BTreeMap<TxId, Question>;
 pub(crate) struct Question {
     pub(crate) mark: Option<Mark>,
     pub(crate) answer: Option<Answer>,
+    /// It was asked, whatever it said.
+    pub(crate) is_tried: bool,
 }
 
 /// A resource's answer.
@@ -81,7 +90,7 @@ impl Coordinator {
         self.state().attended.questions(resource)
     }
 
-    pub(crate) fn answer(&self, resource: ResourceId, tx: TxId, answer: Answer) {
+    fn answer(&self, resource: ResourceId, tx: TxId, answer: Option<Answer>) {
         self.state().attended.answer(resource, tx, answer);
     }
 
@@ -120,10 +129,23 @@ impl Attendant {
             let is_answered = |reply: &Option<Reply>| matches!(reply, Some(Reply::Past(_)));
             if let Some((number, _)) = (0..NUMBERS).zip(&replies).find(|(_, reply)| is_committed(reply)) {
                 let record = BranchRecord { resource, number, flags: 0, mark, witness: Vec::new() };
-                self.coordinator.answer(resource, tx, Answer::Committed(record));
-            } else if replies.iter().all(is_answered) {
-                self.coordinator.answer(resource, tx, Answer::Nothing(self.clock.now()));
+                self.coordinator.answer(resource, tx, Some(Answer::Committed(record)));
+            } else {
+                let nothing = replies.iter().all(is_answered).then(|| Answer::Nothing(self.clock.now()));
+                self.coordinator.answer(resource, tx, nothing);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_crowd_s_answers_last_until_all_were_asked() {
+        let seconds: Vec<u64> = [0, 1, 40, 41, 1_000, usize::MAX].iter().map(|asked| lasts(*asked).as_secs()).collect();
+        assert_eq!(seconds[..5], [10, 10, 10, 11, 250]);
+        assert!(seconds[5] >= u64::from(u32::MAX) / 2);
     }
 }

@@ -159,8 +159,8 @@ impl Table {
     pub(crate) fn insert(&mut self, tx: TxId, entry: Entry) {
         _ = self.remove(tx);
         self.bytes += bytes_of(&entry);
-        // It names what was seen; a client's names all.
-        if entry.outcome == Outcome::Committed && entry.by != By::Client {
+        // It names what was seen; a client's names all. Where a decision may be lost nothing is presumed, so a person's rollback is as a commit.
+        if entry.by == By::Operator || (entry.outcome == Outcome::Committed && entry.by != By::Client) {
             self.late.mark(tx);
         }
         if entry.is_heuristic() {

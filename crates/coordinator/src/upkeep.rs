@@ -50,7 +50,7 @@ impl Coordinator {
         Ok(())
     }
 
-    fn fence(&self) -> Result<(), JournalError> {
+    pub(crate) fn fence(&self) -> Result<(), JournalError> {
         let now = self.clock.now();
         let (fence, ticket) = {
             let mut state = self.state();

@@ -33,7 +33,7 @@ pub struct Verified {
 ///
 /// # Errors
 /// As the log says; [`CoordinatorError::Chain`] with the place of the first seal that does not fit, or of the log's end
-/// where `kept` is not in the chain; [`CoordinatorError::Record`] for a seal that cannot be read;
+/// where `kept` is not in the chain; [`CoordinatorError::Reach`] where the log begins behind it; [`CoordinatorError::Record`] for a seal that cannot be read;
 /// [`CoordinatorError::NoHistory`] for a state table.
 pub fn verify(log: &dyn Log, kept: Option<(u64, Digest)>) -> Result<Verified, CoordinatorError> {
     crate::history::kept(log)?;
@@ -47,6 +47,9 @@ pub fn verify(log: &dyn Log, kept: Option<(u64, Digest)>) -> Result<Verified, Co
         check.enter(entry.lsn, entry.kind, &entry.payload)?;
     }
     if let Some((number, digest)) = check.kept {
+        if let Some(reaches) = check.reaches.filter(|reaches| number < *reaches && !is_whole) {
+            return Err(CoordinatorError::Reach { number, reaches });
+        }
         return Err(broken(end, format!("seal {number} with the digest {digest} is not in this log")));
     }
     let unsealed = check.chain.count();
@@ -61,6 +64,8 @@ struct Check {
     /// Where the chain stands is known: from the log's birth, the first seal, or a checkpoint that repeats one.
     is_known: bool,
     kept: Option<(u64, Digest)>,
+    /// The first seal that is read, or that a checkpoint repeats.
+    reaches: Option<u64>,
 }
 
 impl Check {
@@ -79,6 +84,7 @@ impl Check {
                     let what = format!("a checkpoint says that it follows seal {}, it follows {before}", seal.number);
                     return Err(broken(lsn, what));
                 }
+                self.keeps(lsn, seal)?;
                 self.chain = Chain::behind(seal);
                 self.chain.take(kind, &[payload]);
                 self.is_known = true;
@@ -89,21 +95,30 @@ impl Check {
     }
 
     fn seal(&mut self, lsn: Lsn, seal: Seal) -> Result<(), CoordinatorError> {
-        let (due, number) = (self.chain.seal(seal.at_ms), seal.number);
+        let due = self.chain.seal(seal.at_ms);
         if self.is_known && seal != due {
             return Err(broken(lsn, difference(&seal, &due)));
         }
-        if let Some((_, digest)) = self.kept.filter(|(kept, _)| *kept == number) {
-            if digest != seal.digest {
-                return Err(broken(lsn, format!("seal {number} was noted as {digest}, it is {}", seal.digest)));
-            }
-            self.kept = None;
-        }
+        self.keeps(lsn, seal)?;
         self.is_known = true;
         self.done.seals += 1;
         _ = self.done.first.get_or_insert(seal);
         self.done.head = Some(seal);
         self.chain = Chain::behind(seal);
+        Ok(())
+    }
+}
+
+impl Check {
+    /// What somebody noted of it elsewhere.
+    fn keeps(&mut self, lsn: Lsn, Seal { number, digest: is, .. }: Seal) -> Result<(), CoordinatorError> {
+        _ = self.reaches.get_or_insert(number);
+        if let Some((_, digest)) = self.kept.filter(|(kept, _)| *kept == number) {
+            if digest != is {
+                return Err(broken(lsn, format!("seal {number} was noted as {digest}, it is {is}")));
+            }
+            self.kept = None;
+        }
         Ok(())
     }
 }

@@ -34,7 +34,9 @@ pub(crate) fn decide(visit: &mut Visit<'_>, seat: Seat, decide: &Decide<'_>) {
     }
     let commits = decide.outcome == Outcome::Committed;
     let outcome = outcome(decide.outcome);
-    let branches = records(decide);
+    let mut branches = records(decide);
+    // A rollback that names what nobody here can reach would never be finished. What is not named is rolled back all the same: presumed.
+    branches.retain(|branch| commits || visit.shared.is_registered(branch.resource));
     if commits {
         stop::about(Stop::CoordinatorBeforeDecision, || tx);
     }

@@ -70,9 +70,13 @@ impl Shared {
         (self.heartbeat_ms > 0).then(|| Duration::from_millis(u64::from(self.heartbeat_ms)) * HEARTBEATS_MISSED)
     }
 
+    pub(crate) fn is_registered(&self, id: ResourceId) -> bool {
+        self.registered.values().any(|known| *known == id)
+    }
+
     /// A resource that nobody has registered, if a commit has a branch there or may be decided there.
     pub(crate) fn stranger(&self, decide: &assent_wire::Decide<'_>) -> Option<ResourceId> {
-        let is_known = |id: ResourceId| self.registered.values().any(|known| *known == id);
+        let is_known = |id: ResourceId| self.is_registered(id);
         let commits = decide.outcome == assent_wire::Outcome::Committed;
         let resources = |branch: &assent_wire::BranchRecord<'_>| {
             [Some(branch.resource), branch.mark.map(|mark| mark.resource)].into_iter().flatten()

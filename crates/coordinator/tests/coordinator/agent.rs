@@ -395,8 +395,43 @@ fn a_copied_folder_stops_recovery_before_anything_is_touched() {
         stand.banks[1].vault().prepared.remove(&xid);
     }
     assert!(stand.banks.iter().all(|bank| !bank.vault().verbs.contains_key("rollback")));
-    stand.round();
-    assert_eq!(how(&stand.round()), [&Resolution::RolledBack], "the copy is gone: recovery goes on");
+    (0..2).for_each(|_| _ = stand.round());
+    assert_eq!(
+        how(&stand.round()),
+        [&Resolution::Held],
+        "the copy is gone, recovery goes on, and presumes nothing of then"
+    );
+    let before = tx(&stand.coordinator.handshake("behind it").unwrap(), 1);
+    assert_eq!((before.incarnation.epoch, stand.coordinator.may_be_lost(before)), (Epoch(1), true));
+}
+
+/// Clients came back meanwhile, one was given the stranger's name, and its branch was taken for that one's and rolled back: half a
+/// transaction. So it was behind a restart, where it was one of an earlier opening's clients.
+#[test]
+fn a_stranger_is_nobody_s_who_comes_later_and_nothing_of_its_opening_is_presumed_after_a_restart() {
+    for restarts in 0..3 {
+        let mut stand = Stand::new();
+        let session = stand.coordinator.handshake("client").unwrap();
+        let incarnation = Incarnation { number: 2, ..session.incarnation };
+        let theirs = TxId { incarnation, counter: 7 };
+        let xid = stand.banks[1].prepare(IDENTITY.node, theirs, 0);
+        assert!(stand.round().stopped.is_some());
+        let refused = stand.coordinator.handshake("another").unwrap_err();
+        assert_eq!(refused.kind(), Kind::Unavailable);
+        assert!(refused.to_string().contains("which nobody here can have begun"), "{refused}");
+        assert_eq!(stand.coordinator.decide(&commit(tx(&session, 1))).unwrap_err().kind, Kind::Unavailable);
+        assert_eq!(stand.coordinator.standing(incarnation), Standing::Never);
+        (0..restarts).for_each(|_| stand.restart(false));
+        stand.fence();
+        (0..10).for_each(|_| _ = stand.round());
+        assert!(!stand.banks[1].vault().verbs.contains_key("rollback"), "{restarts} restarts");
+        if restarts > 0 {
+            assert_eq!(stand.coordinator.gauges().held, 1);
+            assert_eq!(stand.coordinator.force(theirs, Outcome::Committed, &operator()), Ok(Outcome::Committed));
+            (0..3).for_each(|_| _ = stand.round());
+            assert!(stand.banks[1].vault().committed.contains(&xid));
+        }
+    }
 }
 
 #[test]

@@ -159,6 +159,9 @@ fn no_operator_decides_beside_another_process_of_this_node() {
     assert!(refused.kind == Kind::Conflict && refused.message.contains("bank-c"), "{refused:?}");
     stand.banks[2].vault().prepared.remove(&xid);
     (0..3).for_each(|_| _ = stand.round());
+    // Nothing of this opening is presumed any more: all are asked first.
+    assert_eq!(force(&stand).unwrap_err().kind, Kind::Unavailable);
+    stand.round();
     assert_eq!(force(&stand), Ok(Outcome::RolledBack), "alone again");
 }
 

@@ -6,6 +6,8 @@ use assent_ids::{TxId, Xid};
 use assent_kind::Kind;
 use assent_xa::{Outcome, Resource, Verb};
 
+use std::time::Duration;
+
 use super::stand::{IDENTITY, Stand, commit, operator, tx};
 use crate::bank::Trouble;
 
@@ -76,6 +78,108 @@ fn a_person_s_word_frees_what_is_held() {
     for (bank, xid) in stand.banks.iter().zip(branches) {
         assert!(bank.vault().committed.contains(&xid));
     }
+}
+
+/// What another client was told then may be the opposite.
+#[test]
+fn a_person_s_rollback_is_told_to_a_resource_that_comes_back_later() {
+    for restarts in [false, true] {
+        let (mut stand, mine, [a, b]) = lost(LostDecision::Hold);
+        stand.banks[0].trouble(Some(Trouble::Dead));
+        (0..3).for_each(|_| _ = stand.round());
+        assert_eq!(stand.coordinator.force(mine, Outcome::RolledBack, &operator()), Ok(Outcome::RolledBack));
+        (0..6).for_each(|_| _ = stand.round());
+        assert!(stand.banks[1].vault().rolled_back.contains(&b));
+        if restarts {
+            stand.restart(true);
+            stand.fence();
+            (0..6).for_each(|_| _ = stand.round());
+        }
+        stand.banks[0].trouble(None);
+        (0..150).for_each(|_| _ = stand.round());
+        assert!(stand.banks[0].vault().rolled_back.contains(&a), "restarted: {restarts}");
+        assert_eq!(stand.coordinator.gauges().held, 0);
+        assert!(stand.coordinator.show(mine).is_none(), "and then it is forgotten");
+    }
+}
+
+/// A store of ours can be asked by recovery alone.
+#[test]
+fn a_person_s_rollback_is_refused_before_those_who_know_were_asked_and_against_what_they_know() {
+    let (mut stand, mine, [a, b]) = lost(LostDecision::Hold);
+    stand.banks[0].teller().call(Verb::Commit(a));
+    stand.round();
+    let early = stand.coordinator.force(mine, Outcome::RolledBack, &operator()).unwrap_err();
+    assert_eq!(early.kind, Kind::Unavailable);
+    assert!(early.message.contains("bank-") && early.message.contains("in a moment"), "{early:?}");
+    // Recovery hears of it, and cannot tell the other branch.
+    stand.banks[1].trouble(Some(Trouble::Dead));
+    stand.round();
+    let late = stand.coordinator.force(mine, Outcome::RolledBack, &operator()).unwrap_err();
+    assert_eq!(late.kind, Kind::Conflict);
+    assert!(late.message.contains("is committed at resource bank-a"), "{late:?}");
+    stand.banks[1].trouble(None);
+    (0..20).for_each(|_| _ = stand.round());
+    assert!(stand.banks[1].vault().committed.contains(&b));
+}
+
+#[test]
+fn a_resource_that_will_not_say_or_is_not_there_keeps_no_person_s_word_waiting() {
+    for trouble in [Trouble::Standby, Trouble::Dead] {
+        let (mut stand, mine, [_, b]) = lost(LostDecision::Hold);
+        stand.banks[2].trouble(Some(trouble));
+        (0..3).for_each(|_| _ = stand.round());
+        assert_eq!(
+            stand.coordinator.force(mine, Outcome::RolledBack, &operator()),
+            Ok(Outcome::RolledBack),
+            "{trouble:?}"
+        );
+        (0..3).for_each(|_| _ = stand.round());
+        assert!(stand.banks[1].vault().rolled_back.contains(&b));
+    }
+}
+
+#[test]
+fn a_resource_that_is_asked_looks_again_soon() {
+    let mut stand = Stand::new();
+    stand.log.stored().is_lazy = true;
+    stand.restart(true);
+    let mine = tx(&stand.coordinator.handshake("client").unwrap(), 1);
+    // The last one that looks.
+    stand.banks[2].prepare(IDENTITY.node, mine, 0);
+    stand.log.stored().may_have_lost = true;
+    stand.restart(false);
+    stand.fence();
+    let soon = Duration::from_millis(500);
+    (0..4).for_each(|_| _ = stand.round());
+    assert_eq!(stand.coordinator.gauges().held, 1);
+    let mut paused = Vec::new();
+    for _ in 0..12 {
+        stand.clock.advance(Duration::from_secs(1));
+        stand.agent.round();
+        paused.push(stand.agent.pause());
+    }
+    // Answers are ten seconds old once, and the others have looked before they are asked again.
+    assert!(paused.contains(&soon) && paused.contains(&Duration::from_secs(10)), "{paused:?}");
+}
+
+/// Others may have decided against it behind the copy: it was given a commit.
+#[test]
+fn no_client_of_before_comes_back_behind_a_copy_that_was_put_back() {
+    let mut stand = Stand::new();
+    let session = stand.coordinator.handshake("client").unwrap();
+    let mine = tx(&session, 1);
+    stand.banks[0].prepare(IDENTITY.node, mine, 0);
+    stand.log = stand.log.copied();
+    for is_restored in [true, false] {
+        stand.config.is_restored = is_restored;
+        stand.restart(false);
+        let refused = stand.coordinator.resume(session.incarnation, session.secret).unwrap_err();
+        assert_eq!(refused.kind(), Kind::RolledBack, "restored: {is_restored}");
+        assert_eq!(stand.coordinator.decide(&commit(mine)), Ok(Outcome::RolledBack), "it has never asked before");
+    }
+    (0..8).for_each(|_| _ = stand.round());
+    assert_eq!(stand.coordinator.gauges().held, 1, "nobody presumes");
 }
 
 #[test]

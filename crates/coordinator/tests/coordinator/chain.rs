@@ -163,6 +163,23 @@ fn a_trimmed_log_is_proved_from_its_checkpoint_on() {
     stand.coordinator.decide(&commit(tx(&session, 1))).unwrap();
     let found = verify(&stand.log).unwrap();
     assert_eq!((found.seals, found.is_whole, found.unsealed), (0, false, 3), "a checkpoint and what follows it");
+    let mut stand = trimmed();
+    stand.config = Config::default();
+    stand.restart(true);
+    stand.coordinator.handshake("late").unwrap();
+    stand.clock.advance(Duration::from_secs(1));
+    stand.coordinator.tick().unwrap();
+    let head = verify(&stand.log).unwrap().head.unwrap();
+    let kept = |number, digest| history::verify(&stand.log, Some((number, digest))).map(drop).map_err(|it| it.kind());
+    // The next one stands there; the checkpoint repeats the one before; what came before that has been let go.
+    assert_eq!(kept(head.number, head.digest), Ok(()));
+    assert_eq!(kept(head.number - 1, head.previous), Ok(()), "the checkpoint repeats it");
+    assert_eq!(kept(head.number - 1, head.digest), Err(Kind::Corrupt));
+    assert_eq!(kept(head.number + 1, head.digest), Err(Kind::Corrupt), "cut off");
+    if let Some(before) = head.number.checked_sub(2) {
+        assert_eq!(kept(before, head.digest), Err(Kind::NotFound));
+    }
+    let stand = trimmed();
     let first = stand.log.stored().entries[0].clone();
     assert_eq!(first.kind, 0x0302);
     for byte in 0..first.payload.len() {
@@ -236,7 +253,7 @@ fn the_chain_and_the_history_reach_back_over_trims_as_far_as_the_archive() {
             let config = Config { checkpoint_bytes: 1 << 16, ..Config::default() };
             (Arc::clone(&log), Coordinator::open(log, clock, IDENTITY, config).unwrap())
         };
-        let mut counter = 0;
+        let (mut counter, mut noted) = (0, None);
         for life in 1..=3 {
             let (log, coordinator) = open();
             let session = coordinator.handshake("shop").unwrap();
@@ -256,6 +273,16 @@ fn the_chain_and_the_history_reach_back_over_trims_as_far_as_the_archive() {
             coordinator.tick().unwrap();
             let found = history::verify(&*log, None).unwrap();
             assert!(found.seals > 0 && (life < 3 || found.is_whole == is_whole), "{found:?}");
+            // The first life's, kept elsewhere: it proves what it can, and what was let go is no damage.
+            let (number, digest) = *noted.get_or_insert(found.head.map(|head| (head.number, head.digest)).unwrap());
+            let kept = history::verify(&*log, Some((number, digest)));
+            let first = found.first.map(|first| first.number).unwrap();
+            assert!(life < 3 || kept.is_ok() == is_whole, "{archive_bytes_max} bytes of history: {kept:?}");
+            match kept {
+                // A checkpoint may repeat the one before the first.
+                Ok(_) => assert!(first <= number + 1, "life {life}"),
+                Err(error) => assert!(first > number && error.kind() == Kind::NotFound, "life {life}: {error}"),
+            }
             let mut told = 0;
             let more = history::read(&*log, &Filter::default(), &mut |past| {
                 told += u64::from(past.finished_ms.is_some() && past.client == "shop");

@@ -203,6 +203,9 @@ fn what_cannot_be_laid_is_refused_before_it_is() {
     assert_eq!(stand.log.stored().appends, 3, "the client, and two decisions");
     stand.coordinator.finished(tx(&session, 1));
     assert_eq!(stand.coordinator.decide(&commit(tx(&session, 3))), Ok(Outcome::Committed));
+    assert_eq!(kind(stand.coordinator.decide(&commit(tx(&session, 4)))), Err(Kind::Busy));
+    let aborted = stand.coordinator.decide_abort(tx(&session, 4), By::Timeout, &[branch("bank-a", 0)]);
+    assert_eq!(aborted, Ok(Outcome::RolledBack), "what clients have filled recovery may have to finish");
 
     let branches = vec![branch("bank-a", 0); BRANCHES_MAX + 1];
     let many = Decision { branches, ..commit(tx(&session, 4)) };

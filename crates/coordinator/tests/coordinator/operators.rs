@@ -238,6 +238,19 @@ fn a_fenced_client_s_words_about_unknown_transactions_are_not_kept() {
     assert!(stand.coordinator.list().is_empty());
 }
 
+/// Where the table is full its transaction has its place in it all the same.
+#[test]
+fn a_full_table_keeps_what_a_client_says_of_a_transaction_that_is_in_it() {
+    let stand = Stand::with(Config { transactions_max: 1, ..Config::default() });
+    let session = stand.coordinator.handshake("shop").unwrap();
+    let mine = tx(&session, 1);
+    stand.coordinator.decide(&commit(mine)).unwrap();
+    assert_eq!(stand.coordinator.decide(&commit(tx(&session, 2))).unwrap_err().kind, Kind::Busy);
+    stand.coordinator.heuristic(mine, Outcome::Committed, &[deviation(0)]);
+    assert_eq!(stand.coordinator.gauges().heuristic, 1);
+    assert_eq!(listed(&stand.coordinator, mine).unwrap().0, Heuristic::RolledBack);
+}
+
 #[test]
 fn pages_tell_all_and_each_once() {
     let mut stand = Stand::new();

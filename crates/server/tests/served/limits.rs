@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use assent_door::Limits;
-use assent_ids::{Epoch, Incarnation, TxId};
+use assent_ids::{Epoch, Incarnation, ResourceId, TxId};
 use assent_kind::Kind;
 use assent_link::LinkError;
 use assent_server::{Config, Engines, Server, ServerError};
-use assent_wire::{Answer, Known, Outcome, Request, Role, Secret, Session};
+use assent_wire::{Answer, BranchRecord, Known, Outcome, Request, Role, Secret, Session};
 use assent_world::RealClock;
 
 use crate::house::{NODE, Rules, eventually, get, put, refusal, store, street};
@@ -125,6 +125,18 @@ fn a_client_enlists_registered_resources_only_and_decides_its_own_transactions_o
     assert_eq!(committer.decide(mine), Outcome::Committed);
     let arrived = committer.decisions.request(&Request::Ask(mine)).unwrap();
     assert_eq!(arrived.answer().unwrap(), Answer::Known(Known::Committed));
+    // A rollback that names what nobody here can reach is one of the rest: nobody would ever finish it.
+    let given_up = committer.begin();
+    let mystery = ResourceId::of("mystery");
+    let mut rollback = committer.decide_request(given_up);
+    rollback.outcome = Outcome::RolledBack;
+    rollback.branches.push(BranchRecord { resource: mystery, ..rollback.branches[0] });
+    let told = committer.decisions.request(&Request::Decide(rollback)).unwrap();
+    assert!(matches!(told.answer().unwrap(), Answer::Decided(Outcome::RolledBack)));
+    let kept = street.coordinator.coordinator.as_ref().unwrap().show(given_up).unwrap();
+    assert!(!kept.branches.is_empty() && kept.branches.iter().all(|branch| branch.resource != mystery), "{kept:?}");
+    committer.decisions.one_way(&Request::Finished(vec![given_up])).unwrap();
+    assert!(matches!(committer.decisions.request(&Request::Ping).unwrap().answer().unwrap(), Answer::Pong));
     // Somebody else's `finished` changes nothing.
     let stranger = street.coordinator.client_link(None);
     stranger.one_way(&Request::Finished(vec![mine])).unwrap();
