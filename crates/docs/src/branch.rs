@@ -24,10 +24,9 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::act::{KIND_OUTCOME, KIND_PREPARE, Outcome, lay_outcome, lay_prepare, read_prepare};
 use crate::commit::{Laid, Pending, keep};
 use crate::database::{Database, Staging};
-use crate::document::{Doc, Seat};
+use crate::document::Seat;
 use crate::edit::Edit;
 use crate::entry::{Meta, Root, read_commit};
-use crate::index::Named;
 use crate::place::Entry;
 use crate::store::settled;
 use crate::{DocsError, NodeKey};
@@ -311,21 +310,6 @@ impl Database {
             roots.push(settled(root, prepare, xxh3_64(commit)));
         }
         Ok(Branch::Prepared { prepare, seats, roots, is_listed: true })
-    }
-
-    /// A document that a branch holds; where its newest revision is damaged, one that nobody else gets before the branch has its outcome.
-    fn held(&self, name: &str) -> Result<Arc<Doc>, DocsError> {
-        match self.document(name) {
-            Ok(document) => Ok(document.doc),
-            Err(why @ DocsError::Damaged { .. }) => {
-                let none = || DocsError::NoDocument { name: name.to_owned() };
-                let Named { document, versioning } = self.store.index.name(name)?.ok_or_else(none)?;
-                let doc = Arc::new(Doc::withheld(document, name.into(), versioning, why));
-                self.store.documents().insert(Arc::clone(&doc.name), Arc::clone(&doc));
-                Ok(doc)
-            }
-            Err(error) => Err(error),
-        }
     }
 
     /// What became of a branch that is not listed. `witness`: that of its vote.

@@ -5,7 +5,7 @@
 //!   read     the newest revision that is published, or any before it: no lock
 //! ```
 //! Walk: [`Database::open`] opens the index and replays the journal behind it · [`Database::create`], [`Database::document`],
-//! [`Database::drop_document`] · [`Store::append`] and [`Store::wait`] are the one commit path · [`Database::tick`] does what
+//! [`Database::edit_anew`], [`Database::drop_document`] · [`Store::append`] and [`Store::wait`] are the one commit path · [`Database::tick`] does what
 //! is off it.
 //! Deliberately absent: threads, and files of documents: a commit makes, renames and lists none.
 
@@ -35,7 +35,7 @@ use crate::store::{Kept, Store};
 use crate::{DocsError, Versioning};
 
 /// More documents than this that nobody holds are forgotten until they are asked for again.
-const DOCUMENTS_KEPT: usize = 4096;
+pub(crate) const DOCUMENTS_KEPT: usize = 4096;
 
 /// What an appended entry makes visible once it is durable.
 #[derive(Debug)]
@@ -164,6 +164,24 @@ impl Database {
     ) -> Result<Self, DocsError> {
         config.check()?;
         let (index, rebuilt) = Index::open(&*log, &disk, folder, config.memory_bytes)?;
+        match Self::over(Arc::clone(&log), Arc::clone(&clock), (index, rebuilt), config) {
+            // Its blocks are read when they are needed: what is damaged in one is seen only now. One that was built just now is not tried again;
+            // and what is there stays where no other can be built.
+            Err(DocsError::Index(RunsError::Damaged { .. })) if !rebuilt && is_whole(&*log)? => {
+                let index = Index::create(&*log, &disk, folder, config.memory_bytes)?;
+                Self::over(log, clock, (index, true), config)
+            }
+            opened => opened,
+        }
+    }
+
+    /// Replays what the index does not have.
+    fn over(
+        log: Arc<dyn Log>,
+        clock: Arc<dyn Clock>,
+        (index, rebuilt): (Index, bool),
+        config: Config,
+    ) -> Result<Self, DocsError> {
         let replayed = replay(&*log, &index, config.memory_bytes)?;
         let (roots_bytes, told_bytes) = (config.cache_bytes / 8, config.cache_bytes / 32);
         let shown = AtomicU64::new(index.published().0);
@@ -228,27 +246,13 @@ impl Database {
     /// A document by its name.
     ///
     /// # Errors
-    /// [`DocsError::NoDocument`]; [`DocsError::Damaged`] if its newest commit cannot be read.
+    /// [`DocsError::NoDocument`]; [`DocsError::Damaged`] if its newest commit cannot be read: what is left then, [`Database::older`] has.
     pub fn document(&self, name: &str) -> Result<Document, DocsError> {
-        let none = || DocsError::NoDocument { name: name.to_owned() };
-        let mut documents = self.store.documents();
-        let named = self.store.index.name(name)?.ok_or_else(none)?;
-        let kept = documents.get(name).filter(|doc| doc.id == named.document);
-        if let Some(why) = kept.and_then(|doc| doc.withheld.clone()) {
-            return Err(why);
+        let doc = self.held(name)?;
+        match &doc.withheld {
+            Some(why) => Err(why.clone()),
+            None => Ok(Document { store: Arc::clone(&self.store), doc }),
         }
-        let doc = match kept {
-            Some(doc) => Arc::clone(doc),
-            None => {
-                let doc = Arc::new(self.load(name, named)?);
-                if documents.len() >= DOCUMENTS_KEPT {
-                    documents.retain(|_, doc| Arc::strong_count(doc) > 1);
-                }
-                documents.insert(Arc::clone(&doc.name), Arc::clone(&doc));
-                doc
-            }
-        };
-        Ok(Document { store: Arc::clone(&self.store), doc })
     }
 
     /// Begins a change of the document of this name; of another one that has come in its place while its writer was waited for. All
@@ -268,13 +272,13 @@ impl Database {
     }
 
     /// Who lost each time is told so once its time to wait is over.
-    fn refuse_late(&self, name: &str, began: Moment) -> Result<(), DocsError> {
+    pub(crate) fn refuse_late(&self, name: &str, began: Moment) -> Result<(), DocsError> {
         let waited_ms = self.store.config.writer_wait_ms;
         let is_late = self.store.clock.now().since(began) > Duration::from_millis(waited_ms);
         if is_late { Err(DocsError::Busy { name: name.to_owned(), waited_ms }) } else { Ok(()) }
     }
 
-    fn load(&self, name: &str, Named { document, versioning }: Named) -> Result<Doc, DocsError> {
+    pub(crate) fn load(&self, name: &str, Named { document, versioning }: Named) -> Result<Doc, DocsError> {
         let doc = Doc::new(document, name.into(), versioning, Root::empty(document));
         doc.head.show(Arc::new(Root { epoch: self.store.next_epoch(), ..self.store.head(&doc)? }));
         Ok(doc)
@@ -297,22 +301,13 @@ impl Database {
         Ok(self.store.index.names(behind, limit)?.into_iter().map(|(name, _)| name).collect())
     }
 
-    /// Drops a document with all its revisions, after its writer. Who holds one of them can still read it.
+    /// Drops a document with all its revisions, after its writer: also one whose newest commit cannot be read. Who holds one of them can
+    /// still read it.
     ///
     /// # Errors
     /// [`DocsError::NoDocument`], [`DocsError::Busy`]; as [`crate::Pending::wait`].
     pub fn drop_document(&self, name: &str) -> Result<(), DocsError> {
-        let began = self.store.clock.now();
-        loop {
-            let Document { doc, .. } = self.document(name)?;
-            match drop_under(&self.store, Seat::take_since(&self.store, &doc, began)?, None) {
-                // Another one has come in its place: that is the one of this name.
-                Err(DocsError::NoDocument { .. }) if doc.is_gone.load(Ordering::Acquire) => {
-                    self.refuse_late(name, began)?;
-                }
-                dropped => return dropped,
-            }
-        }
+        drop_under(&self.store, self.seat(name)?, None)
     }
 
     /// What is to be done now and then by whoever owns a loop, about every 100 ms: publishes what nobody waited for, and
@@ -499,20 +494,28 @@ impl Store {
                         documents.remove(&gone.0.name);
                     }
                 }
-                Staging::Truncated(seat, _, root) => seat.0.show(root),
+                Staging::Truncated(seat, _, root) => {
+                    seat.0.show(root);
+                    self.let_in(&seat);
+                }
                 Staging::Prepared(xid, _) => desk.branches.listed(&xid),
                 Staging::Ended(xid, seats, roots) => {
                     seats.iter().zip(roots).for_each(|(seat, root)| self.show(seat, Arc::new(root)));
-                    // From here on they are loaded like any other.
-                    seats.iter().filter(|seat| seat.0.withheld.is_some()).for_each(|seat| {
-                        _ = self.documents().remove(&seat.0.name);
-                    });
+                    seats.iter().for_each(|seat| self.let_in(seat));
                     desk.branches.gone(&xid);
                 }
             }
             self.shown.store(end.0, Ordering::Release);
         }
         Ok(())
+    }
+
+    /// A document that was withheld is loaded like any other from here on, unless it is withheld again: who waits for its seat looks anew.
+    fn let_in(&self, seat: &Seat) {
+        if seat.0.withheld.is_some() {
+            seat.0.is_gone.store(true, Ordering::Release);
+            self.documents().remove(&seat.0.name);
+        }
     }
 
     /// A revision is the newest from here on.
@@ -572,4 +575,9 @@ pub(crate) fn drop_under(store: &Store, seat: Seat, once: Option<Once>) -> Resul
     // Nobody writes behind it, though it may be long before it is visible.
     let ticket = store.append(KIND_DROP, &laid, |_| Staging::Dropped(seat.leaving(), once))?;
     store.wait(ticket)
+}
+
+/// Whether all of the journal can be read: an index can be built of it.
+fn is_whole(log: &dyn Log) -> Result<bool, DocsError> {
+    Ok(log.read(log.oldest())?.all(|entry| entry.is_ok()))
 }

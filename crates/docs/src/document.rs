@@ -20,7 +20,7 @@ use crate::edit::Edit;
 use crate::entry::Root;
 use crate::index::Row;
 use crate::path::PathId;
-use crate::paths::{Kept, Known};
+use crate::paths::{Kept, There};
 use crate::revision::Revision;
 use crate::store::Store;
 use crate::trie::Tree;
@@ -32,7 +32,7 @@ pub(crate) struct Doc {
     pub(crate) id: u64,
     pub(crate) name: Arc<str>,
     pub(crate) versioning: Versioning,
-    /// Why nobody gets it: its newest revision is damaged, and a branch that waits for its outcome holds it.
+    /// Why nobody gets its newest revision, of which the head has nothing but what the index says: its commit cannot be read.
     pub(crate) withheld: Option<DocsError>,
     /// The newest revision that is visible: it is durable.
     pub(crate) head: Newest<Root>,
@@ -81,8 +81,8 @@ impl Doc {
         }
     }
 
-    pub(crate) fn withheld(id: u64, name: Arc<str>, versioning: Versioning, why: DocsError) -> Self {
-        Self { withheld: Some(why), ..Self::new(id, name, versioning, Root::empty(id)) }
+    pub(crate) fn withheld(name: Arc<str>, versioning: Versioning, head: Root, why: DocsError) -> Self {
+        Self { withheld: Some(why), ..Self::new(head.document, name, versioning, head) }
     }
 
     pub(crate) fn take_paths(&self) -> Option<Kept> {
@@ -90,7 +90,7 @@ impl Doc {
     }
 
     /// What is known of these paths.
-    pub(crate) fn known_paths(&self, tree: &Tree, next: PathId) -> Option<Arc<Known>> {
+    pub(crate) fn known_paths(&self, tree: &Tree, next: PathId) -> Option<There> {
         self.paths.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?.of(tree, next)
     }
 
@@ -262,6 +262,11 @@ impl Document {
         let head = self.doc.head.get();
         if revision > head.revision {
             return Err(self.none(revision));
+        }
+        // Of the newest one, and not of one that has come in its place.
+        let is_its = |why: &&DocsError| !matches!(why, DocsError::Damaged { lsn, .. } if *lsn != head.entry.lsn());
+        if let Some(why) = self.doc.withheld.as_ref().filter(|_| revision == head.revision).filter(is_its) {
+            return Err(why.clone());
         }
         let root = match revision {
             0 => Arc::new(Root::empty(self.doc.id)),

@@ -10,10 +10,12 @@ mod way;
 
 use std::sync::Arc;
 
+use assent_journal::ENTRY_BYTES_MAX;
 use assent_kind::Kind as Class;
 
 pub(crate) use self::drafts::Drafts;
 pub(crate) use self::way::Way;
+use crate::config::MESSAGE_BYTES_MAX;
 use crate::database::drop_under;
 use crate::document::{Doc, Seat};
 use crate::entry::{CHANGES_MAX, Change, Root, What};
@@ -22,7 +24,7 @@ use crate::link::{Hook, rehashed};
 use crate::look::{Item, Look, Named, Text};
 use crate::node::{Kind, Node, NodeKey, field};
 use crate::once::Once;
-use crate::page::SLOTS;
+use crate::page::{Page, SLOTS};
 use crate::path::PathId;
 use crate::paths::Paths;
 use crate::record::length;
@@ -34,7 +36,15 @@ use crate::{DocsError, Versioning};
 use crate::Pending;
 
 /// A text of so many bytes is the last one of its page.
-const TEXT_BYTES_LONG: usize = 64 << 10;
+pub(crate) const TEXT_BYTES_LONG: usize = 64 << 10;
+/// The texts of a page's nodes when a long one comes: a strategy writes all of a page in one entry of the journal. Short ones may come later.
+const PAGE_TEXTS_BYTES_MAX: u64 = 240 << 20;
+/// What a record has beside its text, at most.
+const RECORD_BYTES: u64 = 128;
+const _: () = assert!(
+    PAGE_TEXTS_BYTES_MAX + SLOTS * (TEXT_BYTES_LONG as u64 + RECORD_BYTES) < ENTRY_BYTES_MAX,
+    "all of a page fits an entry, whatever short texts come behind the long ones"
+);
 
 /// Where something is put.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,8 +136,10 @@ impl Edit {
     /// The same for a request that is done with it.
     ///
     /// # Errors
-    /// As [`Edit::drop_document`].
+    /// [`DocsError::Size`] for a note that a commit could not carry either. As [`Edit::drop_document`].
     pub fn drop_once(self, once: Once) -> Result<(), DocsError> {
+        // Before it is durable: a row of the index that is too long would be refused at each open.
+        within("the note of a request", length(once.note.as_bytes()), MESSAGE_BYTES_MAX)?;
         let Self { store, seat, gone, .. } = self;
         drop_under(&store, gone.unwrap_or(seat), Some(once))
     }
@@ -216,10 +228,11 @@ impl Edit {
         })
     }
 
-    /// Gives a node that is no container another value that is none. Its key stays.
+    /// Gives a node that is no container another value that is none. Its key stays, and so does its page: beside many long texts it
+    /// has no room for one more.
     ///
     /// # Errors
-    /// As [`Edit::insert`].
+    /// As [`Edit::insert`]; [`DocsError::Size`] also where the texts of neighbouring nodes leave no room.
     pub fn set(&mut self, key: NodeKey, value: Value<'_>) -> Result<(), DocsError> {
         self.whole(|edit| {
             edit.make_room()?;
@@ -246,6 +259,7 @@ impl Edit {
         if before.node.kind == kind && before.text() == text {
             return Ok(());
         }
+        self.check_room(&before, text)?;
         let old = before.hash(name);
         let draft = self.draft_of(before)?;
         draft.mask |= field::TEXT;
@@ -299,6 +313,11 @@ impl Edit {
     /// Lays what is in memory, if it is much, in the middle of a change: where that is refused, nothing of the edit can be committed.
     pub(crate) fn make_room_amid(&mut self) -> Result<(), DocsError> {
         let made = self.make_room();
+        self.amid(made)
+    }
+
+    /// What was made in the middle of a change: where it was refused, the change is left half made.
+    pub(crate) fn amid<T>(&mut self, made: Result<T, DocsError>) -> Result<T, DocsError> {
         if let Err(error) = &made {
             self.failed.get_or_insert_with(|| error.clone());
         }
@@ -383,6 +402,39 @@ impl Edit {
         Ok(())
     }
 
+    /// Refuses a long text that is set where texts are long already: the node's page would be more than an entry of the journal takes, and
+    /// could not be written any more. A shorter one is always taken.
+    fn check_room(&self, before: &Item, text: &str) -> Result<(), DocsError> {
+        let more = length(text.as_bytes()).saturating_sub(length(before.text.bytes()));
+        if text.len() < TEXT_BYTES_LONG || more == 0 {
+            return Ok(());
+        }
+        let (page, _) = before.node.key.page();
+        within("the texts of neighbouring nodes", self.page_texts(page, more)?, PAGE_TEXTS_BYTES_MAX)
+    }
+
+    /// The texts of a page of nodes when so many bytes come; where there cannot be too many, at most.
+    fn page_texts(&self, number: u64, more: u64) -> Result<u64, DocsError> {
+        let laid = self.page(number)?.map_or(0, |page| page.bytes_max());
+        // Few pages are so large that their nodes are looked at.
+        let most = laid.saturating_add(self.text_bytes).saturating_add(more);
+        if most <= PAGE_TEXTS_BYTES_MAX {
+            return Ok(most);
+        }
+        let mut texts = more;
+        for key in number * SLOTS..(number + 1) * SLOTS {
+            let item = self.find(NodeKey(key))?;
+            texts = texts.saturating_add(item.map_or(0, |item| length(item.text.bytes())));
+        }
+        Ok(texts)
+    }
+
+    /// The page of nodes with this number, as it is below the drafts.
+    fn page(&self, number: u64) -> Result<Option<Arc<Page>>, DocsError> {
+        let [looked, _] = &self.looked;
+        looked.page(&self.nodes, number, || self.reading().leaf(&self.nodes, Which::Nodes, number))
+    }
+
     /// The path one step behind another.
     pub(crate) fn step(&mut self, before: PathId, name: Option<&str>) -> Result<PathId, DocsError> {
         let Self { store, seat, base, paths, text_bytes, .. } = self;
@@ -400,11 +452,15 @@ impl Edit {
     }
 
     /// The key of a new node. Behind a long text a new page begins: a page is read and written as a whole, and many of them in
-    /// one would be more than an entry of the journal takes.
+    /// one would be more than an entry of the journal takes. It begins before the text where others were set to long ones.
     pub(crate) fn new_key(&mut self, text: &str) -> Result<NodeKey, DocsError> {
-        within("nodes", self.next_node, NodeKey::END - SLOTS)?;
-        let key = self.next_node;
-        self.next_node = if text.len() < TEXT_BYTES_LONG { key + 1 } else { (key / SLOTS + 1) * SLOTS };
+        let (mut key, is_long) = (self.next_node, text.len() >= TEXT_BYTES_LONG);
+        let behind = |key: u64| (key / SLOTS).saturating_add(1).saturating_mul(SLOTS);
+        if is_long && self.page_texts(key / SLOTS, length(text.as_bytes()))? > PAGE_TEXTS_BYTES_MAX {
+            key = behind(key);
+        }
+        within("nodes", key, NodeKey::END - SLOTS)?;
+        self.next_node = if is_long { behind(key) } else { key + 1 };
         Ok(NodeKey(key))
     }
 
@@ -480,12 +536,7 @@ impl Look for Edit {
     fn find(&self, key: NodeKey) -> Result<Option<Item>, DocsError> {
         match self.drafts.get(key.0) {
             Some(draft) => Ok((!draft.is_gone).then(|| draft.item.clone())),
-            None => {
-                let ([looked, _], number) = (&self.looked, key.0 / SLOTS);
-                let page =
-                    looked.page(&self.nodes, number, || self.reading().leaf(&self.nodes, Which::Nodes, number))?;
-                self.reading().item_of(page, key)
-            }
+            None => self.reading().item_of(self.page(key.0 / SLOTS)?, key),
         }
     }
 

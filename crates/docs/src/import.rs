@@ -51,11 +51,12 @@ impl Edit {
     /// Makes the document what this JSON says, with as few changes as are found.
     ///
     /// # Errors
-    /// [`DocsError::Json`], [`DocsError::Size`], also for more memory than [`crate::Config::import_bytes_max`], [`DocsError::Stream`]:
-    /// nothing has changed then. As [`Look::find`].
+    /// [`DocsError::Json`], [`DocsError::Size`], also for more memory than [`crate::Config::import_bytes_max`], [`DocsError::Stream`]; as
+    /// the journal says where it has no room; as [`Look::find`]. Nothing has changed then.
     pub fn import(&mut self, json: impl Read) -> Result<Imported, DocsError> {
         let sketch = Sketch::read(self, json)?;
-        self.whole(|edit| {
+        // The sketch cannot know that paths are too many, or that the disk is full: then half of it would be made.
+        self.all_or_nothing(|edit| {
             let mut importing =
                 Importing { edit, sketch: &sketch, memory: Memory::default(), told: Imported::default() };
             importing.run()?;

@@ -93,6 +93,18 @@ struct Moment {
     hash: Option<u64>,
 }
 
+impl Moment {
+    /// Nothing is in the index yet.
+    fn first(log: &dyn Log) -> Self {
+        Self { next_document: 1, end: log.oldest(), ..Self::default() }
+    }
+}
+
+fn sizes(memory_bytes: u64) -> assent_runs::Config {
+    let memory_bytes_max = memory_bytes.saturating_mul(MEMORY_TIMES_MAX);
+    assent_runs::Config { memory_bytes_max, settles_late: true, ..assent_runs::Config::default() }
+}
+
 #[derive(Debug, Default)]
 struct Notes {
     /// One for each part of the memory that is closed and not yet written out, the oldest first.
@@ -120,30 +132,41 @@ impl Index {
         folder: &Path,
         memory_bytes: u64,
     ) -> Result<(Self, bool), DocsError> {
-        let memory_bytes_max = memory_bytes.saturating_mul(MEMORY_TIMES_MAX);
-        let sizes = assent_runs::Config { memory_bytes_max, settles_late: true, ..assent_runs::Config::default() };
-        let fresh = || Runs::create(Arc::clone(disk), folder, sizes.clone());
-        let (runs, durable, is_rebuilt) = match Runs::open(Arc::clone(disk), folder, sizes.clone()) {
-            Ok((runs, opened)) if opened.applied == 0 => (runs, None, false),
-            Ok((runs, opened)) => match believed(log, &opened)? {
-                Some(moment) => (runs, Some(moment), false),
-                None => {
-                    drop(runs);
-                    (fresh()?.0, None, true)
+        match Runs::open(Arc::clone(disk), folder, sizes(memory_bytes)) {
+            Ok((runs, opened)) if opened.applied == 0 => return Ok((Self::of(runs, Moment::first(log)), false)),
+            Ok((runs, opened)) => {
+                if let Some(moment) = believed(log, &opened)? {
+                    return Ok((Self::of(runs, moment), false));
                 }
-            },
-            Err(RunsError::Damaged { .. }) => (fresh()?.0, None, true),
+            }
+            Err(RunsError::Damaged { .. }) => {}
             Err(error) => return Err(error.into()),
-        };
-        let durable = durable.unwrap_or(Moment { next_document: 1, end: log.oldest(), ..Moment::default() });
-        let index = Self {
+        }
+        Ok((Self::create(log, disk, folder, memory_bytes)?, true))
+    }
+
+    /// Begins it anew, whatever was there.
+    ///
+    /// # Errors
+    /// As the disk says.
+    pub(crate) fn create(
+        log: &dyn Log,
+        disk: &Arc<dyn Disk>,
+        folder: &Path,
+        memory_bytes: u64,
+    ) -> Result<Self, DocsError> {
+        let (runs, _) = Runs::create(Arc::clone(disk), folder, sizes(memory_bytes))?;
+        Ok(Self::of(runs, Moment::first(log)))
+    }
+
+    fn of(runs: Runs, durable: Moment) -> Self {
+        Self {
             runs,
             notes: Mutex::new(Notes { closed: VecDeque::new(), durable }),
             entry: AtomicU64::new(durable.entry.0),
             published: AtomicU64::new(durable.end.0),
             next_document: AtomicU64::new(durable.next_document),
-        };
-        Ok((index, is_rebuilt))
+        }
     }
 
     /// Everything that ends here or before is visible.
@@ -172,7 +195,7 @@ impl Index {
                 let (name, value, keys) = (name_key(name), lay_named(*named), Keys::of(*gone));
                 let (key, row) = (row_key(root.document, root.revision), lay_row(root));
                 let put = [Change::Put { key: &name, value: &value }, Change::Put { key: &key, value: &row }];
-                let done = self.done_rows(&[root])?;
+                let done = self.done_rows(&[root]);
                 let changes = keys.gone().into_iter().chain(put).chain(once::changes(&done));
                 self.runs.apply(end.0, &changes.collect::<Vec<_>>())?;
                 self.made(*named);
@@ -196,7 +219,7 @@ impl Index {
                 let row = |root: &Root| (row_key(root.document, root.revision), lay_row(root));
                 let rows: Vec<_> = roots.iter().map(row).collect();
                 let put = rows.iter().map(|(key, value)| Change::Put { key, value });
-                let done = self.done_rows(&roots.iter().collect::<Vec<_>>())?;
+                let done = self.done_rows(&roots.iter().collect::<Vec<_>>());
                 let changes: Vec<_> =
                     put.chain([Change::Delete { key: &prepared }]).chain(once::changes(&done)).collect();
                 self.runs.apply(end.0, &changes)?;
@@ -214,7 +237,7 @@ impl Index {
             }
             Effect::Committed(root) => {
                 let (key, row) = (row_key(root.document, root.revision), lay_row(root));
-                let done = self.done_rows(&[root])?;
+                let done = self.done_rows(&[root]);
                 let put = Change::Put { key: &key, value: &row };
                 self.runs.apply(end.0, &std::iter::once(put).chain(once::changes(&done)).collect::<Vec<_>>())?;
             }

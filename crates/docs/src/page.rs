@@ -258,6 +258,11 @@ impl Page {
         Ok(Some((record, from..from + record.text.len())))
     }
 
+    /// All of its records take no more than this.
+    pub(crate) fn bytes_max(&self) -> u64 {
+        length(self.base_bytes()).saturating_add(length(&self.newer))
+    }
+
     /// Bytes of its records.
     pub(crate) fn bytes(&self, range: &Range<usize>) -> &[u8] {
         self.from(range.start).get(..range.len()).unwrap_or_default()

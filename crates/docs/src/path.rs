@@ -3,7 +3,7 @@
 //! ```text
 //!   record   text: the name of a member · numbers: nodes that have it, what step it is, the path before it
 //! ```
-//! Members with the same path share their name here. A path without nodes stays, and is used again.
+//! Members with the same path share their name here. A path without nodes stays; it may be used again, or its name gets another number.
 //!
 //! Walk: [`Path::read`] from a whole record · [`Path::record`] of all of it or of its count.
 //! Deliberately absent: values.
@@ -73,7 +73,7 @@ impl fmt::Display for Step<'_> {
 /// A distinct path of a document, with how many nodes have it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathCount {
-    /// Its number, from 1: it stays the path's own.
+    /// Its number, from 1: it stays the path's own for as long as nodes have it.
     pub id: u64,
     /// Steps from the root, whose own path is at level 1.
     pub level: u32,

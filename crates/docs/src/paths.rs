@@ -4,6 +4,7 @@
 //! Paths are looked up by their steps in a table that is filled once, when the first new node needs its path: a changed value needs none.
 //! The document keeps it; an edit has one of its own paths beside it, and a commit adds those. Neither has the names, which may be long,
 //! but a digest of each: with a secret key, so that nobody finds two names that have the same one.
+//! A path that no node has any more does not count. Whoever fills the table passes it over: its name gets another number when it comes again.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
@@ -14,13 +15,15 @@ use siphasher::sip128::{Hasher128 as _, SipHasher13};
 
 use crate::DocsError;
 use crate::document::Doc;
+use crate::edit::TEXT_BYTES_LONG;
 use crate::entry::Root;
 use crate::error::within;
 use crate::look::{Named, Stepped, Text};
 use crate::node::NodeKey;
+use crate::page::SLOTS;
 use crate::path::{Path, PathId, PathIds, Step};
 use crate::store::{Reading, Store};
-use crate::trie::{Changes, Tree};
+use crate::trie::{Bad, Changes, PageName, Pages as _, Tree, Which};
 
 /// A path as it will be.
 #[derive(Clone, Debug)]
@@ -35,7 +38,7 @@ pub(crate) struct PathDraft {
 pub(crate) struct Kept {
     tree: Tree,
     next: PathId,
-    known: Arc<Known>,
+    there: There,
     share: Share,
 }
 
@@ -43,6 +46,8 @@ pub(crate) struct Kept {
 const KEPT_BYTES_MAX: u64 = 64 << 20;
 /// What a path costs there, about.
 const PATH_BYTES: u64 = 48;
+/// Numbers of paths: whoever fills the table walks over the pages of all of them, also of those that are gone.
+const NUMBERS_MAX: PathId = 1 << 28;
 
 /// A step behind a path, as the tables know it.
 type Digest = [u64; 2];
@@ -97,8 +102,8 @@ impl Kept {
     }
 
     /// What is known of these paths, if they are the ones that are kept.
-    pub(crate) fn of(&self, tree: &Tree, next: PathId) -> Option<Arc<Known>> {
-        self.is_of(tree, next).then(|| Arc::clone(&self.known))
+    pub(crate) fn of(&self, tree: &Tree, next: PathId) -> Option<There> {
+        self.is_of(tree, next).then(|| self.there.clone())
     }
 }
 
@@ -116,11 +121,32 @@ impl Known {
     }
 }
 
+/// The paths that were there by their steps: each that has nodes, and perhaps some that have none any more.
+#[derive(Clone, Debug)]
+pub(crate) struct There {
+    known: Arc<Known>,
+    /// Those that have nodes.
+    live: u64,
+}
+
 /// The paths of an edit by their steps: those that were there, and its own.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Names {
-    before: Option<Arc<Known>>,
+    before: Option<There>,
     own: Known,
+    /// Of those that were there: so many more have nodes now.
+    gained: i64,
+    /// Of its own: those that have nodes.
+    own_live: i64,
+}
+
+impl Names {
+    /// Distinct paths of the edit; its own are taken for such before their nodes are counted.
+    fn many(&self) -> u64 {
+        let own = u64::try_from(self.own.0.len()).unwrap_or(u64::MAX);
+        let before = self.before.as_ref().map_or(0, |there| there.live);
+        before.saturating_add_signed(self.gained).saturating_add(own)
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -157,75 +183,85 @@ impl Paths {
         if self.names.before.is_none() {
             self.names.before = Some(self.known(reading)?);
         }
-        let Names { before: there, own } = &mut self.names;
+        let Names { before: there, own, .. } = &self.names;
         let digest = digest(before, step);
-        let there = there.as_ref().and_then(|there| there.find(digest));
+        let there = there.as_ref().and_then(|there| there.known.find(digest));
         if let Some(path) = there.or_else(|| own.find(digest)) {
             return Ok(path);
         }
-        within("the distinct paths of a document", self.next, reading.store.config.paths_max.into())?;
-        let named = Named { before, step: stepped, name: Text::own(name.unwrap_or_default()), references: 0 };
-        self.drafts.insert(self.next, PathDraft { named, is_new: true });
-        own.0.insert(digest, self.next);
-        self.next += 1;
-        Ok(self.next - 1)
+        let many = self.names.many().saturating_add(1);
+        within("the distinct paths of a document", many, reading.store.config.paths_max.into())?;
+        within("the paths that a document ever had", self.next, NUMBERS_MAX)?;
+        let (path, name) = (self.next, name.unwrap_or_default());
+        let named = Named { before, step: stepped, name: Text::own(name), references: 0 };
+        self.drafts.insert(path, PathDraft { named, is_new: true });
+        self.names.own.0.insert(digest, path);
+        // A long name is the last of its page, as a long text is.
+        self.next = if name.len() < TEXT_BYTES_LONG { path + 1 } else { (path / SLOTS + 1) * SLOTS };
+        Ok(path)
     }
 
     /// What the next edit may go on with, when these are the committed paths. `before`: those that this edit began with.
     pub(crate) fn keep(names: Names, (store, doc): (&Store, &Doc), before: &Root, after: &Root) {
         let kept = doc.take_paths();
-        let Names { before: there, own } = names;
-        let (known, share) = match there {
-            Some(there) => {
+        let Names { before: there, own, gained, own_live } = names;
+        let (there, share) = match there {
+            Some(There { known, live }) => {
                 // Nobody else has it then, and it need not be copied.
                 drop(kept);
                 let known = if own.0.is_empty() {
-                    there
+                    known
                 } else {
-                    let mut known = Arc::try_unwrap(there).unwrap_or_else(|shared| Known::clone(&shared));
+                    let mut known = Arc::try_unwrap(known).unwrap_or_else(|shared| Known::clone(&shared));
                     known.0.extend(own.0);
                     Arc::new(known)
                 };
                 let share = Share::take(&store.path_bytes, known.bytes());
-                (known, share)
+                (There { known, live: live.saturating_add_signed(gained.saturating_add(own_live)) }, share)
             }
             // Without a new path the known ones are the same, but for a revert: that lists no changes.
             None => match kept {
-                Some(Kept { tree, next, known, share })
+                Some(Kept { tree, next, there: There { known, live }, share })
                     if (&tree, next) == (&before.paths, before.next_path)
                         && after.is_listed
                         && before.next_path == after.next_path =>
                 {
-                    (known, Some(share))
+                    (There { known, live: live.saturating_add_signed(gained) }, Some(share))
                 }
                 _ => return,
             },
         };
         if let Some(share) = share {
-            doc.keep_paths(Kept { tree: after.paths.clone(), next: after.next_path, known, share });
+            doc.keep_paths(Kept { tree: after.paths.clone(), next: after.next_path, there, share });
         }
     }
 
-    /// The paths that were there: those that an earlier edit left, or all of them are walked over.
-    fn known(&self, reading: &Reading<'_>) -> Result<Arc<Known>, DocsError> {
+    /// The paths that were there: those that an earlier edit left, or all of them are walked over, page by page.
+    fn known(&self, reading: &Reading<'_>) -> Result<There, DocsError> {
         let (tree, end) = &self.origin;
-        if let Some(known) = reading.doc.known_paths(tree, *end) {
-            return Ok(known);
+        if let Some(there) = reading.doc.known_paths(tree, *end) {
+            return Ok(there);
         }
         let mut known = Known::default();
-        for path in 1..*end {
-            if let Some(named) = reading.path(tree, path)? {
-                known.0.insert(digest(named.before, named.step()), path);
+        for number in 0..end.div_ceil(SLOTS) {
+            let Some(page) = reading.leaf(tree, Which::Paths, number)? else { continue };
+            let bad = |what| reading.bad(Bad { page: PageName { which: Which::Paths, level: 0, number }, what });
+            for (slot, record) in page.records().map_err(bad)?.iter() {
+                let Path { before, step, references } = Path::read(record).map_err(bad)?;
+                if references > 0 {
+                    known.0.insert(digest(before, step), number * SLOTS + PathId::from(slot));
+                }
             }
         }
-        let known = Arc::new(known);
+        let live = u64::try_from(known.0.len()).unwrap_or(u64::MAX);
+        let there = There { known: Arc::new(known), live };
         // This edit may never be committed.
         if !self.is_reverted
-            && let Some(share) = Share::take(&reading.store.path_bytes, known.bytes())
+            && let Some(share) = Share::take(&reading.store.path_bytes, there.known.bytes())
         {
-            reading.doc.keep_paths(Kept { tree: tree.clone(), next: *end, known: Arc::clone(&known), share });
+            reading.doc.keep_paths(Kept { tree: tree.clone(), next: *end, there: there.clone(), share });
         }
-        Ok(known)
+        Ok(there)
     }
 
     /// The paths are those of a revision; new ones go on where they would have, or behind those of a revision that was dropped since.
@@ -251,7 +287,12 @@ impl Paths {
             None => reading.path(&self.tree, path)?.map(|named| PathDraft { named, is_new: false }),
         };
         if let Some(mut draft) = draft {
+            let had = draft.named.references > 0;
             draft.named.references = draft.named.references.saturating_add_signed(delta);
+            let (_, own_from) = self.origin;
+            let Names { gained, own_live, .. } = &mut self.names;
+            let live = if path < own_from { gained } else { own_live };
+            *live += i64::from(draft.named.references > 0) - i64::from(had);
             self.drafts.insert(path, draft);
         }
         Ok(())

@@ -7,7 +7,8 @@ use std::sync::atomic::Ordering;
 use assent_journal::Journal;
 use assent_sim::{SimClock, SimDice, SimDisk};
 
-use crate::{At, Config, Database, DocsError, Document, Look, Meta, NodeKey, Value, Versioning};
+use super::NUMBERS_MAX;
+use crate::{At, Config, Database, Diff, DocsError, Document, Look, Meta, NodeKey, Scope, Value, Versioning};
 
 fn database() -> Database {
     database_with(Config::default())
@@ -115,6 +116,138 @@ fn as_many_paths_as_configured_and_not_one_more() {
     edit.insert(At::Last(root), Some("u3"), Value::Bool(true)).unwrap();
     edit.commit(&Meta::default()).unwrap().verify().unwrap();
     assert_eq!(doc.latest().paths().unwrap().len(), 10);
+}
+
+fn remove(doc: &Document, name: &str) -> crate::Edit {
+    let mut edit = doc.edit().unwrap();
+    let member = edit.member(edit.value().unwrap(), name).unwrap().unwrap();
+    edit.remove(member).unwrap();
+    edit
+}
+
+#[test]
+fn a_name_that_no_node_has_any_more_does_not_count() {
+    // A map of session ids took no new one after as many as configured had ever been, though few were there.
+    let db = database_with(Config { paths_max: 10, ..Config::default() });
+    let doc = document(&db, "a", 7);
+    for number in 0..20 {
+        let name = format!("session {number}");
+        insert(&doc, &name).commit(&Meta::default()).unwrap();
+        let mut edit = remove(&doc, &name);
+        // And one that comes and goes in one edit.
+        let key = edit.insert(At::Last(edit.value().unwrap()), Some("passing"), Value::Null).unwrap();
+        edit.remove(key).unwrap();
+        edit.commit(&Meta::default()).unwrap().verify().unwrap();
+        assert!(is_kept(&doc));
+        if number % 5 == 4 {
+            // As after a reopening: whoever needs them next walks over all.
+            drop(doc.doc.take_paths());
+        }
+    }
+    insert(&doc, "v").commit(&Meta::default()).unwrap();
+    insert(&doc, "w").commit(&Meta::default()).unwrap();
+    remove(&doc, "u3").commit(&Meta::default()).unwrap();
+    assert!(is_kept(&doc), "by who needed none of them");
+    insert(&doc, "x").commit(&Meta::default()).unwrap();
+    for _ in 0..2 {
+        let mut edit = doc.edit().unwrap();
+        let refused = edit.insert(At::Last(edit.value().unwrap()), Some("y"), Value::Null).unwrap_err();
+        assert!(matches!(refused, DocsError::Size { size: 11, limit: 10, .. }), "{refused}");
+        drop(doc.doc.take_paths());
+    }
+    assert_eq!(doc.latest().paths().unwrap().len(), 10);
+}
+
+#[test]
+fn a_name_that_comes_again_is_the_same_to_whoever_compares_whatever_its_number() {
+    let db = database();
+    let doc = document(&db, "a", 3);
+    let first = doc.latest();
+    let key = first.member(first.value().unwrap(), "u1").unwrap().unwrap();
+    let id = |name: &str| {
+        let paths = doc.latest().paths().unwrap();
+        let ids: Vec<u64> = paths.iter().filter(|path| path.path.contains(name)).map(|path| path.id).collect();
+        assert!(ids.len() <= 1, "{name} once: {paths:?}");
+        ids.first().copied()
+    };
+    let before = id("u1");
+    for (name, is_walked) in [("x", true), ("u1", false), ("x", false), ("u1", true)] {
+        let mut edit = doc.edit().unwrap();
+        edit.rename(key, name).unwrap();
+        edit.commit(&Meta::default()).unwrap().verify().unwrap();
+        if is_walked {
+            drop(doc.doc.take_paths());
+        }
+    }
+    assert_ne!(id("u1"), before, "the table was filled while no node had it");
+    assert!(Diff::walked(&first, &doc.latest(), Scope::default()).unwrap().differences().is_empty());
+    // Back where the first number is the one that counts; and from there on.
+    let mut edit = doc.edit().unwrap();
+    edit.revert(&first).unwrap();
+    edit.rename(key, "y").unwrap();
+    edit.rename(key, "u1").unwrap();
+    edit.commit(&Meta::default()).unwrap().verify().unwrap();
+    assert_eq!((id("u1"), id("x")), (before, None));
+    assert!(Diff::walked(&first, &doc.latest(), Scope::default()).unwrap().differences().is_empty());
+}
+
+#[test]
+fn numbers_of_paths_end_with_a_refusal() {
+    let db = database();
+    let doc = document(&db, "a", 3);
+    let mut edit = doc.edit().unwrap();
+    let root = edit.value().unwrap();
+    edit.paths.next = NUMBERS_MAX;
+    edit.insert(At::Last(root), Some("last"), Value::Null).unwrap();
+    let refused = edit.insert(At::Last(root), Some("beyond"), Value::Null).unwrap_err();
+    assert!(matches!(refused, DocsError::Size { limit: NUMBERS_MAX, .. }), "{refused}");
+    drop(edit);
+    insert(&doc, "more").commit(&Meta::default()).unwrap().verify().unwrap();
+}
+
+#[test]
+fn a_long_name_is_the_last_of_its_page_so_that_pages_stay_small() {
+    // Names of sixteen megabytes were in one page until it was more than an entry of the journal takes.
+    let db = database();
+    let doc = document(&db, "a", 0);
+    let (below, long) = ("x".repeat((64 << 10) - 1), "y".repeat(64 << 10));
+    let longer = long.clone() + "y";
+    for name in [&below, &long, &longer, "short"] {
+        insert(&doc, name).commit(&Meta::default()).unwrap();
+    }
+    let paths = doc.latest().paths().unwrap();
+    assert_eq!(paths.iter().map(|path| path.id).collect::<Vec<_>>(), [1, 2, 3, 256, 512]);
+    drop(doc.doc.take_paths());
+    let mut edit = remove(&doc, &long);
+    edit.insert(At::Last(edit.value().unwrap()), Some(&long), Value::Null).unwrap();
+    edit.commit(&Meta::default()).unwrap().verify().unwrap();
+    let ids: Vec<u64> = doc.latest().paths().unwrap().iter().map(|path| path.id).collect();
+    assert_eq!(ids, [1, 2, 3, 256, 512], "they are found again");
+}
+
+#[test]
+fn a_rename_or_a_move_that_is_refused_in_its_middle_is_not_committed() {
+    // Some of what is below had its new path then, and the rest its old one: a revision that does not hold together.
+    let db = database_with(Config { paths_max: 7, ..Config::default() });
+    let doc = db.create("a", Versioning::default()).unwrap();
+    let mut edit = doc.edit().unwrap();
+    let json = br#"[{"a":{"b":1,"c":2}},{"a":{"b":1,"c":2}}]"#;
+    let root = edit.insert_json(At::Last(NodeKey::DOCUMENT), None, json.as_slice()).unwrap();
+    edit.commit(&Meta::default()).unwrap();
+    let member = |edit: &crate::Edit| {
+        let first = edit.item(root).unwrap().node.first.unwrap();
+        edit.member(first, "a").unwrap().unwrap()
+    };
+    for is_move in [false, true] {
+        let mut edit = doc.edit().unwrap();
+        let key = member(&edit);
+        let parent = edit.item(key).unwrap().node.parent;
+        let renamed = if is_move { edit.relocate(key, At::Last(parent), Some("z")) } else { edit.rename(key, "z") };
+        let refused = DocsError::Size { part: "the distinct paths of a document", size: 8, limit: 7 };
+        assert_eq!(renamed, Err(refused.clone()));
+        assert_eq!(edit.commit(&Meta::default()).map(|revision| revision.number()), Err(refused));
+    }
+    doc.latest().verify().unwrap();
 }
 
 #[test]

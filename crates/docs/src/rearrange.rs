@@ -67,7 +67,8 @@ impl Edit {
         // Now its siblings hang together, and perhaps the place is between them.
         let hook = self.hook_for(&item, at)?;
         self.change(key, field::TO_PARENT, |node| node.parent = hook.parent)?;
-        self.repath(key, name)?;
+        let repathed = self.repath(key, name);
+        self.amid(repathed)?;
         self.link(key, hook)?;
         self.note(What::Moved, key);
         Ok(())
@@ -186,7 +187,9 @@ impl Edit {
             };
             let own = if key == top { None } else { self.name(&node)? };
             let name = if key == top { name } else { own.as_ref().map(crate::Text::as_str) };
-            let path: PathId = self.step(before, name)?;
+            let stepped = self.step(before, name);
+            // What is above has its new path already.
+            let path: PathId = if key == top { stepped? } else { self.amid(stepped)? };
             if path != node.path {
                 self.count_path(node.path, -1)?;
                 self.count_path(path, 1)?;

@@ -94,6 +94,13 @@ impl Store {
         Ok(root)
     }
 
+    /// The newest revision, where its commit cannot be read: what the index says of it, and nothing of what is in it.
+    pub(crate) fn told_head(&self, document: u64) -> Result<Root, DocsError> {
+        let Some(row) = self.index.newest(document)? else { return Ok(Root::empty(document)) };
+        let Row { revision, entry, time_ms, hash, .. } = row;
+        Ok(Root { revision, entry, time_ms, hash, epoch: self.next_epoch(), ..Root::empty(document) })
+    }
+
     /// The revision of a row.
     ///
     /// # Errors

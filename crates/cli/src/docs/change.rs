@@ -115,8 +115,9 @@ pub(super) fn revert(options: &Revert, json: bool) -> Result<(), Failure> {
 pub(super) fn truncate(options: &Truncate, json: bool) -> Result<(), Failure> {
     let Truncate { name, number, yes, .. } = options;
     let revision = House::work(&options.data, false, |db| {
-        let doc = db.document(name)?;
-        let newest = doc.latest().number();
+        // Also where the newest revision cannot be read: it goes.
+        let doc = db.older(name)?;
+        let newest = doc.newest();
         // Whether there is such a revision at all.
         doc.at(*number)?;
         if !yes && newest > *number {

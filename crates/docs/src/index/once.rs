@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use assent_frame::{Malformed, Reader};
-use assent_runs::{Change, RunsError};
+use assent_runs::Change;
 
 use super::{Index, VERSION, wrong};
 use crate::entry::Root;
@@ -37,8 +37,9 @@ pub(super) fn changes(rows: &Rows) -> impl Iterator<Item = Change<'_>> {
 }
 
 impl Index {
-    /// The rows of what these revisions carry. As time goes by what a commit says, a replay leads to the same rows.
-    pub(super) fn done_rows(&self, roots: &[&Root]) -> Result<Rows, RunsError> {
+    /// The rows of what these revisions carry. As time goes by what a commit says, a replay leads to the same rows, but for those that
+    /// could not be read.
+    pub(super) fn done_rows(&self, roots: &[&Root]) -> Rows {
         let mut rows = Rows::new();
         for root in roots {
             for once in Once::all_of(&root.meta) {
@@ -46,23 +47,25 @@ impl Index {
             }
         }
         let Some(now) = roots.iter().map(|root| root.time_ms).max().filter(|_| !rows.is_empty()) else {
-            return Ok(rows);
+            return rows;
         };
         let to = over_key(now.saturating_add(1), &[]);
         let view = self.runs.view();
         let mut walk = view.range(Bound::Included(b"j"), Bound::Excluded(&to));
         for _ in 0..LET_GO {
-            let Some((key, _)) = walk.next()? else { break };
+            // The commit is durable: it does not fail for rows that may as well stay.
+            let Ok(Some((key, _))) = walk.next() else { break };
             let done = [b"i", key.get(9..).unwrap_or_default()].concat();
             // The same name may have come again since.
             let is_of = |row: &[u8]| key.get(1..9) == Some(until_of(row).to_be_bytes().as_slice());
-            let is_over = self.runs.get(&done)?.is_some_and(|found| is_of(&found.value));
+            let Ok(found) = self.runs.get(&done) else { continue };
+            let is_over = found.is_some_and(|found| is_of(&found.value));
             rows.entry(key.to_vec()).or_insert(None);
             if is_over {
                 rows.entry(done).or_insert(None);
             }
         }
-        Ok(rows)
+        rows
     }
 
     /// The rows of a drop.

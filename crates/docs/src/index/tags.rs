@@ -40,7 +40,7 @@ impl Index {
     }
 
     /// The keys of tags whose revisions are behind this one.
-    pub(super) fn tags_behind(&self, document: u64, revision: u32) -> Result<Vec<Vec<u8>>, RunsError> {
+    pub(crate) fn tags_behind(&self, document: u64, revision: u32) -> Result<Vec<Vec<u8>>, RunsError> {
         let (from, to) = (tag_key(document, ""), tag_key(document.saturating_add(1), ""));
         let view = self.runs.view();
         let mut walk = view.range(Bound::Included(&from), Bound::Excluded(&to));

@@ -238,6 +238,7 @@ fn a_branch_on_a_damaged_document_shuts_that_one_and_ends_as_it_is_told() {
             assert_eq!(desk.db.document("a").map(drop).unwrap_err().kind(), Kind::Corrupt);
         }
         assert_eq!(desk.db.document("b").unwrap().edit().unwrap_err().kind(), Kind::Busy);
+        assert_eq!(desk.db.drop_document("a").unwrap_err().kind(), Kind::Busy, "the branch has its seat");
         let doc = desk.db.document("c").unwrap();
         let mut edit = doc.edit().unwrap();
         let leaf = edit.value().unwrap();

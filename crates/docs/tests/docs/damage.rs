@@ -7,13 +7,18 @@ use assent_kind::Kind;
 use assent_world::{Access, Disk, Open};
 
 use super::tree::push;
-use super::{Desk, fresh_with};
+use super::{Desk, fresh, fresh_with, says};
 
-/// Changes one byte of these on the disk, where they stand last.
+/// Changes one byte of these in the journal, where they stand last.
 pub fn rot(desk: &Desk, bytes: &[u8]) {
-    for name in desk.disk.list(Path::new("log")).unwrap() {
-        let Ok(file) = desk.disk.open(&Path::new("log").join(name), Open { access: Access::Write, direct: false })
-        else {
+    rot_in(desk, "log", bytes);
+}
+
+/// The same in a file of this folder.
+pub fn rot_in(desk: &Desk, folder: &str, bytes: &[u8]) {
+    let folder = Path::new(folder);
+    for name in desk.disk.list(folder).unwrap() {
+        let Ok(file) = desk.disk.open(&folder.join(name), Open { access: Access::Write, direct: false }) else {
             continue;
         };
         let mut all = vec![0; file.size().unwrap() as usize];
@@ -24,6 +29,50 @@ pub fn rot(desk: &Desk, bytes: &[u8]) {
         }
     }
     panic!("not on the disk");
+}
+
+/// So much is written behind what is there that its block is not written again, and no open need walk over it.
+pub fn bury(desk: &Desk, rots: &[u8]) {
+    let doc = desk.db.create("behind", Versioning::Full).unwrap();
+    let mut edit = doc.edit().unwrap();
+    let leaf = push(&mut edit, NodeKey::DOCUMENT, None, Value::Null);
+    edit.commit(&Meta::default()).unwrap();
+    for number in 0..30_u64 {
+        let mut edit = doc.edit().unwrap();
+        edit.set(leaf, Value::Number(&(1_u64 << number).to_string().repeat(10_000))).unwrap();
+        edit.commit(&Meta::default()).unwrap();
+        if number == 0 {
+            rot(desk, rots);
+        }
+        desk.db.checkpoint().unwrap();
+    }
+}
+
+/// A document "a" of three revisions, the last of which is rotten, and has been opened again since.
+fn headless() -> Desk {
+    let desk = fresh_with(Config::default());
+    let doc = desk.db.create("a", Versioning::Full).unwrap();
+    for text in ["first", "second", "third"] {
+        let mut edit = doc.edit().unwrap();
+        match edit.value() {
+            None => _ = push(&mut edit, NodeKey::DOCUMENT, None, Value::String(text)),
+            Some(leaf) => edit.set(leaf, Value::String(text)).unwrap(),
+        }
+        edit.commit(&says(&format!("says {text}"))).unwrap();
+    }
+    doc.tag("sound", 1).unwrap();
+    drop(doc);
+    bury(&desk, b"third");
+    let desk = desk.again();
+    for _ in 0..2 {
+        let error = desk.db.document("a").unwrap_err();
+        assert!(matches!(error, DocsError::Damaged { revision: 3, .. }), "{error}");
+    }
+    desk
+}
+
+fn text(look: &impl Look) -> String {
+    look.item(look.value().unwrap()).unwrap().text().to_owned()
 }
 
 /// A document whose revision n has the text "revision n" in one of its nodes.
@@ -93,4 +142,103 @@ fn where_all_is_written_each_time_rot_of_an_old_revision_is_its_own() {
     for revision in 2..10 {
         assert_eq!(doc.at(revision).unwrap().item(leaf).unwrap().text(), format!("revision {revision:02}"));
     }
+}
+
+#[test]
+fn a_document_whose_newest_commit_is_damaged_is_dropped_and_its_name_is_free() {
+    // It could be neither dropped nor replaced, and its name was taken for ever.
+    let mut desk = headless();
+    assert!(matches!(desk.db.create("a", Versioning::Full), Err(DocsError::Exists { .. })));
+    desk.db.drop_document("a").unwrap();
+    assert_eq!(desk.db.drop_document("a").unwrap_err().kind(), Kind::NotFound);
+    let mut edit = desk.db.create("a", Versioning::Full).unwrap().edit().unwrap();
+    push(&mut edit, NodeKey::DOCUMENT, None, Value::String("another"));
+    edit.commit(&Meta::default()).unwrap();
+    for _ in 0..2 {
+        let newest = desk.db.document("a").unwrap().latest();
+        assert_eq!((newest.number(), text(&newest)), (1, "another".to_owned()));
+        desk = desk.again();
+    }
+}
+
+#[test]
+fn a_document_whose_newest_commit_is_damaged_is_replaced_or_dropped_under_its_seat() {
+    let mut desk = headless();
+    let edit = desk.db.edit_anew("a", Versioning::Full).unwrap();
+    for busy in [desk.db.drop_document("a"), desk.db.edit_anew("a", Versioning::Full).map(drop)] {
+        assert_eq!(busy.unwrap_err().kind(), Kind::Busy, "one seat for all");
+    }
+    drop(edit);
+    let mut edit = desk.db.edit_anew("a", Versioning::Full).unwrap();
+    push(&mut edit, NodeKey::DOCUMENT, None, Value::String("anew"));
+    edit.commit(&Meta::default()).unwrap();
+    for _ in 0..2 {
+        let newest = desk.db.document("a").unwrap().latest();
+        assert_eq!((newest.number(), text(&newest)), (1, "anew".to_owned()));
+        desk = desk.again();
+    }
+    let desk = headless();
+    desk.db.edit_anew("a", Versioning::Full).unwrap().drop_document().unwrap();
+    assert_eq!(desk.again().db.document("a").unwrap_err().kind(), Kind::NotFound);
+}
+
+#[test]
+fn older_revisions_of_a_document_whose_newest_commit_is_damaged_are_read_and_come_back() {
+    // They were whole, and out of reach.
+    let mut desk = headless();
+    let older = desk.db.older("a").unwrap();
+    assert_eq!(older.newest(), 3);
+    assert_eq!((text(&older.at(1).unwrap()), text(&older.at(2).unwrap())), ("first".to_owned(), "second".to_owned()));
+    assert_eq!(text(&older.tagged("sound").unwrap()), "first");
+    let told = older.history(0..=u32::MAX, 9).unwrap();
+    assert_eq!(told.iter().map(|told| &*told.message).collect::<Vec<_>>(), ["says third", "says second", "says first"]);
+    assert!(matches!(older.at(3), Err(DocsError::Damaged { revision: 3, .. })));
+    assert!(matches!(older.at(4), Err(DocsError::NoRevision { newest: 3, .. })));
+    assert!(matches!(older.truncate(3), Err(DocsError::Damaged { revision: 3, .. })));
+    assert_eq!(text(&older.truncate(2).unwrap()), "second");
+    for number in 3..5 {
+        let doc = desk.db.document("a").unwrap();
+        let newest = doc.latest();
+        assert_eq!((newest.number(), doc.history(0..=9, 9).unwrap().len()), (number - 1, 2 + number as usize - 3));
+        let mut edit = doc.edit().unwrap();
+        let value = edit.value().unwrap();
+        edit.remove(value).unwrap();
+        let key = push(&mut edit, NodeKey::DOCUMENT, None, Value::String("third again"));
+        assert!(key > NodeKey(1 << 32), "no key of what cannot be read is used again: {key}");
+        assert_eq!(text(&edit.commit(&Meta::default()).unwrap()), "third again");
+        doc.verify().unwrap();
+        desk = desk.again();
+    }
+}
+
+#[test]
+fn a_truncation_is_refused_where_tags_cannot_be_read_and_everything_else_goes_on() {
+    // It was durable and could not be shown, so nothing was shown any more that was committed behind it.
+    let desk = fresh();
+    let [doc, last] = ["orders", "z"].map(|name| desk.db.create(name, Versioning::default()).unwrap());
+    let mut edit = doc.edit().unwrap();
+    let leaf = push(&mut edit, NodeKey::DOCUMENT, None, Value::Number("1"));
+    edit.commit(&Meta::default()).unwrap();
+    let set = |doc: &assent_docs::Document, digits: &str| {
+        let mut edit = doc.edit()?;
+        edit.set(leaf, Value::Number(digits))?;
+        edit.commit(&Meta::default()).map(|revision| revision.number())
+    };
+    assert_eq!(set(&doc, "2"), Ok(2));
+    // Between the document's own rows and its tags: they stand in other blocks.
+    let mut edit = last.edit().unwrap();
+    push(&mut edit, NodeKey::DOCUMENT, None, Value::Null);
+    edit.commit(&says(&"m".repeat(5_000))).unwrap();
+    let name = |letter: char| letter.to_string().repeat(200);
+    ('a'..='z').for_each(|letter| doc.tag(&name(letter), 1).unwrap());
+    desk.db.checkpoint().unwrap();
+    drop((doc, last));
+    rot_in(&desk, "index", name('c').as_bytes());
+    let desk = desk.again();
+    assert!(!desk.db.stats().rebuilt);
+    let doc = desk.db.document("orders").unwrap();
+    assert_eq!(doc.truncate(1).unwrap_err().kind(), Kind::Corrupt);
+    assert_eq!(set(&doc, "3"), Ok(3));
+    drop(doc);
+    assert_eq!(desk.again().db.document("orders").unwrap().latest().number(), 3);
 }

@@ -1,7 +1,7 @@
 //! A new version of a document, read as JSON: it is there to the last digit, and what stayed has its keys.
 
 use assent_docs::{
-    At, Config, Diff, Difference, Document, Form, Imported, Look, Meta, NodeKey, Revision, Scope, Versioning,
+    At, Config, Diff, Difference, Document, Form, Imported, Look, Meta, NodeKey, Revision, Scope, Value, Versioning,
 };
 use assent_kind::Kind;
 use assent_sim::Rng;
@@ -148,6 +148,30 @@ fn what_is_no_json_or_too_much_changes_nothing() {
     assert_eq!(import(&doc, "[[[[[]]]]]").1.inserted, 5);
     let empty = desk.db.create("empty", Versioning::default()).unwrap();
     assert_eq!(import(&empty, "7").1, Imported { inserted: 1, ..Imported::default() });
+}
+
+#[test]
+fn an_import_that_is_refused_in_its_middle_changes_nothing() {
+    // What was removed and put before it was refused was committed: half of a new version.
+    let desk = fresh_with(Config { paths_max: 3, edit_nodes_max: 4, ..Config::default() });
+    let doc = put(&desk, r#"{"a":1}"#);
+    let many = format!(r#"{{"b":[{}]}}"#, vec!["1"; 200].join(","));
+    let mut edit = doc.edit().unwrap();
+    let first = edit.member(edit.value().unwrap(), "a").unwrap().unwrap();
+    edit.set(first, Value::Number("2")).unwrap();
+    let error = edit.import(r#"{"b":1,"c":2,"d":3}"#.as_bytes()).unwrap_err();
+    assert_eq!(error.to_string(), "the distinct paths of a document of 4; at most 3 is taken");
+    // What this edit had changed before stays.
+    let revision = edit.commit(&Meta::default()).unwrap();
+    assert_eq!((Form::default().text(&revision).unwrap().as_str(), revision.verify().unwrap()), (r#"{"a":2}"#, 2));
+    // The disk is full for a while.
+    let mut edit = doc.edit().unwrap();
+    desk.fill();
+    assert_eq!(edit.import(many.as_bytes()).unwrap_err().kind(), Kind::Full);
+    desk.disk.set_capacity(None);
+    assert_eq!(edit.commit(&Meta::default()).unwrap().number(), 2, "nothing has changed");
+    assert_eq!(import(&doc, r#"{"b":1,"c":2}"#).1.inserted, 2);
+    assert_eq!(import(&doc, &many).1.inserted, 201);
 }
 
 #[test]

@@ -6,6 +6,7 @@ use assent_docs::{DocsError, Done, Look, Meta, NodeKey, Once, OnceName, Value, V
 use assent_ids::Xid;
 use assent_world::Clock as _;
 
+use super::damage::rot_in;
 use super::tree::push;
 use super::{Desk, fresh};
 
@@ -127,5 +128,29 @@ fn a_request_is_forgotten_when_its_time_is_over_and_its_rows_go_with_those_that_
         assert_eq!((1..40).filter_map(|number| done(&desk, number)).count(), 0);
         desk.clock.set_wall_ms(desk.clock.wall_ms() + 5_000);
         desk = desk.again();
+    }
+}
+
+#[test]
+fn a_request_is_done_though_rows_of_others_that_are_over_are_damaged() {
+    // It was durable and never shown, and neither was anything behind it.
+    for rots in [b"note 0".as_slice(), &[7; 32]] {
+        let desk = fresh();
+        desk.db.create("a", Versioning::default()).unwrap();
+        for number in 0..200 {
+            commit(&desk, "a", &says(&[once(&desk, number, 10)]));
+        }
+        desk.db.checkpoint().unwrap();
+        rot_in(&desk, "index", rots);
+        let mut desk = desk.again();
+        assert!(!desk.db.stats().rebuilt);
+        desk.clock.advance(Duration::from_secs(10));
+        for number in 200..203 {
+            commit(&desk, "a", &says(&[once(&desk, number, 10)]));
+        }
+        for _ in 0..2 {
+            assert_eq!((made(&desk, 200, "a"), made(&desk, 202, "a")), (Some(201), Some(203)));
+            desk = desk.again();
+        }
     }
 }

@@ -8,6 +8,7 @@ use assent_ids::Xid;
 use assent_kind::Kind;
 use assent_world::Clock as _;
 
+use super::damage::rot_in;
 use super::tree::push;
 use super::{fresh, fresh_with, says};
 
@@ -96,6 +97,37 @@ fn an_index_of_another_journal_or_none_is_built_anew() {
     assert!(db.stats().rebuilt);
     assert_eq!(db.document("orders").unwrap().latest().number(), 3);
     assert_eq!(db.names(None, 9).unwrap(), ["orders"]);
+}
+
+#[test]
+fn an_index_of_which_one_sector_rots_is_built_anew_by_the_open_that_meets_it() {
+    // What it replayed asked for the row, or what was prepared did: the database did not open any more.
+    for is_behind in [true, false] {
+        let desk = fresh();
+        let doc = desk.db.create("orders", Versioning::default()).unwrap();
+        let mut edit = doc.edit().unwrap();
+        let leaf = push(&mut edit, NodeKey::DOCUMENT, None, Value::Number("1"));
+        edit.commit(&says("what rots")).unwrap();
+        desk.db.checkpoint().unwrap();
+        if is_behind {
+            let mut edit = doc.edit().unwrap();
+            edit.set(leaf, Value::Number("2")).unwrap();
+            edit.commit(&says("behind")).unwrap();
+        }
+        drop(doc);
+        rot_in(&desk, "index", b"what rots");
+        let mut desk = desk.again();
+        for is_rebuilt in [true, false] {
+            assert_eq!(desk.db.stats().rebuilt, is_rebuilt);
+            let doc = desk.db.document("orders").unwrap();
+            let newest = 1 + u32::from(is_behind);
+            assert_eq!(doc.latest().item(leaf).unwrap().text(), newest.to_string());
+            let told = doc.history(0..=9, 9).unwrap();
+            assert_eq!((told.len(), &*told.last().unwrap().message), (newest as usize, "what rots"));
+            drop(doc);
+            desk = desk.again();
+        }
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What a user of the store sees: revisions, times, names, reverts, what is refused.
 
-use assent_docs::{At, Config, DocsError, Look, Meta, NodeKey, Value, Versioning, WINDOW_MAX};
+use assent_docs::{At, Config, DocsError, Look, Meta, NodeKey, Once, Value, Versioning, WINDOW_MAX};
 use assent_kind::Kind;
 
 use super::tree::{push, read};
@@ -89,6 +89,55 @@ fn a_long_text_is_the_last_of_its_page_so_that_pages_stay_small() {
     let revision = desk.db.document("orders").unwrap().latest();
     assert_eq!(revision.item(keys[2]).unwrap().text(), long);
     assert_eq!(revision.item(keys[4]).unwrap().text(), below);
+}
+
+#[test]
+fn long_texts_that_are_set_leave_room_for_every_other_change_of_their_page() {
+    // Five texts of 64 MiB were set in one page: all of it was more than an entry of the journal takes, and from then on nothing of the
+    // document could be changed, not even a boolean.
+    let desk = fresh_with(Config { text_bytes_max: 64 << 20, cache_bytes: 16 << 30, ..Config::default() });
+    // Of many fragments, as all of so large a page takes seconds on this disk.
+    let doc = desk.db.create("orders", Versioning::Incremental { window: 16 }).unwrap();
+    let mut edit = doc.edit().unwrap();
+    let root = push(&mut edit, NodeKey::DOCUMENT, None, Value::Array);
+    let keys = [(); 5].map(|()| push(&mut edit, root, None, Value::Null));
+    let long = "x".repeat(64 << 20);
+    for key in &keys[..3] {
+        edit.set(*key, Value::String(&long)).unwrap();
+    }
+    let size = DocsError::Size { part: "the texts of neighbouring nodes", size: (240 << 20) + 1, limit: 240 << 20 };
+    let rest = 48 << 20;
+    assert_eq!(edit.set(keys[3], Value::String(&long[..=rest])).unwrap_err(), size);
+    edit.set(keys[3], Value::String(&long[..rest])).unwrap();
+    edit.set(keys[4], Value::Bool(true)).unwrap();
+    assert_eq!(edit.commit(&Meta::default()).unwrap().number(), 1);
+    // A new node has a page that has room.
+    let mut edit = doc.edit().unwrap();
+    assert_eq!(push(&mut edit, root, None, Value::String(&long)), NodeKey(256));
+    drop(edit);
+    // A shorter text is taken, and leaves room.
+    let mut edit = doc.edit().unwrap();
+    edit.set(keys[0], Value::String(&long[..100_000])).unwrap();
+    edit.set(keys[4], Value::String(&long[..60 << 20])).unwrap();
+}
+
+#[test]
+fn a_drop_with_a_note_that_is_too_long_is_refused_before_it_is_durable() {
+    // It was durable, no row of the index took it, and the database could not be opened any more.
+    let desk = fresh();
+    let doc = desk.db.create("orders", Versioning::default()).unwrap();
+    let once = |bytes| Once { name: [7; 32], until_ms: 1 << 47, note: "n".repeat(bytes) };
+    for bytes in [140_000, (64 << 10) + 1] {
+        let refused = doc.edit().unwrap().drop_once(once(bytes));
+        assert!(matches!(refused, Err(DocsError::Size { limit: 65_536, .. })), "{refused:?}");
+    }
+    drop(doc);
+    let desk = desk.again();
+    let longest = once(64 << 10);
+    desk.db.document("orders").unwrap().edit().unwrap().drop_once(longest.clone()).unwrap();
+    let desk = desk.again();
+    assert!(desk.db.document("orders").is_err());
+    assert_eq!(desk.db.done(&longest.name).unwrap().unwrap().once, longest);
 }
 
 #[test]

@@ -219,7 +219,7 @@ impl Seats {
     ) -> Result<Self, Problem> {
         let mut seats = BTreeMap::new();
         for name in names {
-            match library.edit(name) {
+            match to_drop(library, name) {
                 Ok(edit) if seats.len() < SEATS_MAX => _ = seats.insert(name.clone(), edit),
                 Ok(_) | Err(DocsError::NoDocument { .. }) => {}
                 Err(error) => return Err(error.into()),
@@ -252,7 +252,7 @@ fn homeless(library: &Database, name: &str, marker: &str) {
     if !is_homeless() {
         return;
     }
-    let dropped = match library.edit(name) {
+    let dropped = match to_drop(library, name) {
         // Whoever had its seat may have made the database again, for what he put there.
         Ok(edit) if is_homeless() => edit.drop_document(),
         Ok(_) | Err(DocsError::NoDocument { .. }) => Ok(()),
@@ -260,6 +260,14 @@ fn homeless(library: &Database, name: &str, marker: &str) {
     };
     if let Err(why) = dropped {
         tracing::warn!(name, %why, "a document has outlived its database");
+    }
+}
+
+/// The writer's seat of a document that is to go, whether it can be read or not.
+pub(super) fn to_drop(library: &Database, name: &str) -> Result<Edit, DocsError> {
+    match library.edit(name) {
+        Err(DocsError::Damaged { .. }) => library.edit_anew(name, Versioning::default()),
+        edit => edit,
     }
 }
 

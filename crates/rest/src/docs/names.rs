@@ -90,7 +90,8 @@ impl Place {
     /// Whether the database is there.
     pub(crate) fn is_there(&self, library: &Database) -> Result<bool, Problem> {
         match library.document(&self.marker()) {
-            Ok(_) => Ok(true),
+            // It is there also where nobody can read what was noted in it last.
+            Ok(_) | Err(DocsError::Damaged { .. }) => Ok(true),
             Err(DocsError::NoDocument { .. }) => Ok(false),
             Err(error) => Err(error.into()),
         }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use assent_docs::{At, Database, DocsError, Edit, Form, Look, Meta, NodeKey, Revision, Versioning};
 use assent_door::Role;
+use assent_kind::Kind as Class;
 use axum::Extension;
 use axum::body::Bytes;
 use axum::extract::{Request, State};
@@ -16,7 +17,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 
 use super::change::{Change, Insert, judge, wanted};
-use super::databases::{homed, made, refuse_new, refuse_xml};
+use super::databases::{homed, made, refuse_new, refuse_xml, to_drop};
 use super::names::{Place, refuse_taken};
 use super::read::{JSON, tag};
 use super::{Library, not_here};
@@ -128,6 +129,16 @@ impl Writing {
         self.place.edit(&self.library.database, &self.deadline)
     }
 
+    /// The same where it goes, whether it can be read or not.
+    fn seat_to_drop(&self) -> Result<Edit, Problem> {
+        match self.seat() {
+            Err(problem) if problem.kind == Class::Corrupt.name() => {
+                Ok(to_drop(&self.library.database, &self.place.document())?)
+            }
+            seat => seat,
+        }
+    }
+
     /// A change of a document that is there.
     fn change(&self, mut edit: Edit, change: Change, bytes: &[u8]) -> Result<Response, Problem> {
         judge(&edit, change.node(&edit), self.wanted.as_ref())?;
@@ -211,6 +222,14 @@ fn put_there(writing: &Writing, overwrite: bool, bytes: &[u8]) -> Result<Respons
         deadline.check()?;
         let document = match place.find(&library.database) {
             Ok(document) => document,
+            // It goes, whatever it says.
+            Err(problem) if overwrite && problem.kind == Class::Corrupt.name() => {
+                [Role::Modify, Role::Delete].into_iter().try_for_each(may)?;
+                match writing.seat_to_drop() {
+                    Err(problem) if problem.status == StatusCode::NOT_FOUND => continue,
+                    edit => return writing.overwrite(edit?, bytes),
+                }
+            }
             Err(problem) if problem.status != StatusCode::NOT_FOUND => return Err(problem),
             Err(_) => {
                 may(Role::Create)?;
@@ -361,7 +380,7 @@ pub(super) async fn delete(
         .run(move |writing, _| match node {
             Some(node) => writing.change(writing.seat()?, Change::Remove(node), b""),
             None => {
-                let edit = writing.seat()?;
+                let edit = writing.seat_to_drop()?;
                 judge(&edit, edit.value(), writing.wanted.as_ref())?;
                 match writing.carried(StatusCode::NO_CONTENT) {
                     Some(once) => edit.drop_once(once)?,

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -261,6 +262,19 @@ fn wait_for(metrics: &Metrics, listener: &str, under_way: u64) {
 }
 
 impl House {
+    /// Changes one byte of these in the documents' journal, where they stand last.
+    pub(crate) fn rot(&self, bytes: &[u8]) {
+        for file in std::fs::read_dir(self.folder.path().join("docs")).unwrap() {
+            let path = file.unwrap().path();
+            let all = std::fs::read(&path).unwrap();
+            if let Some(at) = all.windows(bytes.len()).rposition(|window| window == bytes) {
+                let file = std::fs::File::options().write(true).open(&path).unwrap();
+                return file.write_all_at(&[all[at] ^ 1], at as u64).unwrap();
+            }
+        }
+        panic!("not on the disk");
+    }
+
     /// The same folder, opened anew.
     pub(crate) fn again(self) -> House {
         let House { rest, docs, clock, kv, coordinator, documents, folder, .. } = self;

@@ -9,6 +9,7 @@
 )]
 
 mod beside;
+mod damage;
 mod documents;
 mod faults;
 mod greed;
