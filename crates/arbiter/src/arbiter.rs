@@ -77,6 +77,14 @@ pub enum ArbiterError {
         /// Which.
         name: String,
     },
+    /// It answers, holds what was expected, and takes no change: it has no room. Nothing was changed.
+    #[error("the arbiter at {at} takes no change: {why}")]
+    Refused {
+        /// Where it is.
+        at: String,
+        /// As it says.
+        why: String,
+    },
     /// It cannot be reached. Nothing was changed.
     #[error("the arbiter at {at} cannot be reached: {why}")]
     Unavailable {
@@ -130,7 +138,7 @@ impl ArbiterError {
     pub const fn kind(&self) -> Kind {
         match self {
             Self::Group { .. } | Self::Address { .. } | Self::Version { .. } => Kind::Invalid,
-            Self::Groups { .. } | Self::Disk { full: true, .. } => Kind::Full,
+            Self::Groups { .. } | Self::Refused { .. } | Self::Disk { full: true, .. } => Kind::Full,
             Self::Unavailable { .. } => Kind::Unavailable,
             Self::InDoubt { .. } => Kind::InDoubt,
             Self::Locked { .. } => Kind::Busy,
@@ -154,11 +162,11 @@ pub trait Arbiter: Send + Sync + Debug {
     /// `Unavailable`, `Damaged`.
     fn read(&self) -> Result<Configuration, ArbiterError>;
 
-    /// Holds `to` instead, durably, if it holds version `expect`. Returns what it holds then: `to` if that was done (now, or
-    /// by an earlier call whose answer was lost), else what stands in its way.
+    /// Holds `to` instead, durably, if it holds version `expect`, and `to` can follow it. Returns what it holds then: `to` if that was
+    /// done (now, or by an earlier call whose answer was lost), else what stands in its way.
     ///
     /// # Errors
-    /// `Version` if `to` is no higher version; `Unavailable` if it surely was not done; `InDoubt` if it may have been.
+    /// `Version` if `to` is no higher version; `Refused` or `Unavailable` if it surely was not done; `InDoubt` if it may have been.
     fn change(&self, expect: u64, to: &Configuration) -> Result<Configuration, ArbiterError>;
 
     /// Waits until it holds another version than this one, or for so long; returns what it holds.

@@ -67,6 +67,17 @@ impl Etcd {
         Ok((text::read(&value).map_err(|why| self.damaged(why))?, revision))
     }
 
+    /// It says that it has no room: before it did anything, or when it had done it all the same. It is over either way, so what it
+    /// holds now tells.
+    fn without_room(&self, expect: u64, to: &Configuration, why: String) -> Result<Configuration, ArbiterError> {
+        let at = format!("etcd://{}", self.at);
+        match self.range() {
+            Ok((held, _)) if held == *to || held.version != expect => Ok(held),
+            Ok(_) => Err(ArbiterError::Refused { at, why }),
+            Err(_) => Err(ArbiterError::InDoubt { at, why }),
+        }
+    }
+
     fn unavailable(&self, why: String) -> ArbiterError {
         ArbiterError::Unavailable { at: format!("etcd://{}", self.at), why }
     }
@@ -86,7 +97,7 @@ impl Arbiter for Etcd {
             return Err(ArbiterError::Version { expect, to: to.version });
         }
         let (held, revision) = self.range()?;
-        if held.version != expect {
+        if held.version != expect || !to.can_follow(&held) {
             return Ok(held);
         }
         // A key that is not there has revision 0.
@@ -98,6 +109,7 @@ impl Arbiter for Etcd {
         let doubt = |why| ArbiterError::InDoubt { at: format!("etcd://{}", self.at), why };
         let body = match http::post(&self.at, "/v3/kv/txn", &asked.to_string(), &*self.clock, self.limit) {
             Ok((200, body)) => body,
+            Ok((status, body)) if is_without_room(&body) => return self.without_room(expect, to, said(status, &body)),
             // Also a time-out inside of etcd, which may be done later.
             Ok((status, body)) => return Err(doubt(said(status, &body))),
             Err(lost) if lost.sent => return Err(doubt(lost.why)),
@@ -123,6 +135,11 @@ impl Arbiter for Etcd {
             self.clock.sleep(left.min(POLL));
         }
     }
+}
+
+/// The one exhausted resource that a member waits for a person with; other ones, and time-outs, say nothing of what was done.
+fn is_without_room(body: &[u8]) -> bool {
+    String::from_utf8_lossy(body).contains("database space exceeded")
 }
 
 fn said(status: u16, body: &[u8]) -> String {

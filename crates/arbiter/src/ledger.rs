@@ -75,7 +75,7 @@ impl Ledger {
         Ok(self.held.get(group).cloned().unwrap_or_default())
     }
 
-    /// Holds this, durably, if that version is held; returns what is held.
+    /// Holds this, durably, if that version is held, and this can follow it; returns what is held.
     ///
     /// # Errors
     /// `Version`, `Groups`, `Poisoned`; `Disk`: full, and nothing was done; or else it may be done or not.
@@ -89,7 +89,8 @@ impl Ledger {
         if to.version <= expect {
             return Err(ArbiterError::Version { expect, to: to.version });
         }
-        if held.version != expect {
+        // A ledger that was set back counts the same versions once more: who asks for what cannot follow means another one.
+        if held.version != expect || !to.can_follow(&held) {
             return Ok(held);
         }
         if held.version == 0 && self.held.len() >= GROUPS_MAX {
@@ -166,6 +167,6 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<BTreeMap<GroupName, Configuration>, 
 }
 
 fn refused(doing: &'static str, path: &Path, error: &io::Error) -> ArbiterError {
-    let full = error.kind() == io::ErrorKind::StorageFull;
+    let full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
     ArbiterError::Disk { doing, path: path.display().to_string(), error: error.to_string(), full }
 }

@@ -66,6 +66,7 @@ impl Witness {
             (Some(to), Kind::Invalid) if to.version <= question.expect => {
                 ArbiterError::Version { expect: question.expect, to: to.version }
             }
+            (Some(_), Kind::Full) => ArbiterError::Refused { at, why },
             // Its disk failed under the change, and what is on it is not known.
             (Some(_), Kind::Internal | Kind::InDoubt) => ArbiterError::InDoubt { at, why },
             _ => ArbiterError::Unavailable { at, why },

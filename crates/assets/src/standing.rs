@@ -175,9 +175,14 @@ fn sentence(why: &Why) -> String {
         }
         Why::HandingOver => "it gives the lead away".to_owned(),
         Why::ArbiterUnread => "the arbiter has not said what it holds: is it reached?".to_owned(),
+        Why::ArbiterForgot { holds, seen } if holds >= seen => format!(
+            "the arbiter holds version {holds} of another history than {seen}, which was seen before: it was set back, and another \
+             node led by it; restore it, or say `force` to the node that holds everything"
+        ),
         Why::ArbiterForgot { holds, seen } => format!(
             "the arbiter holds version {holds}, and {seen} was seen before: it has forgotten; restore it, or say `force`"
         ),
+        Why::ArbiterRefuses => "the arbiter answers, and takes no change: is its disk full?".to_owned(),
         Why::Asked => "it asked the arbiter for the lead and has no answer".to_owned(),
         Why::PrimaryExpected(member) => format!("node {member} leads as far as is known, and is not heard"),
         Why::NotInSync(members) => format!(

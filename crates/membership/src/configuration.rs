@@ -49,6 +49,19 @@ impl Configuration {
         Self { version: self.version.saturating_add(1), in_sync, ..self.clone() }
     }
 
+    /// Whether an arbiter that forgets nothing can come to hold this behind that: versions grow, epochs never shrink, and an
+    /// epoch has one primary. Where it cannot, one of the two is of a history that was set back.
+    #[must_use]
+    pub fn can_follow(&self, held: &Self) -> bool {
+        let of_one_epoch = self.epoch == held.epoch && self.primary == held.primary;
+        self.version > held.version && (self.epoch > held.epoch || of_one_epoch)
+    }
+
+    /// This, counted on from whichever is higher: what is next follows both, also where they are of two histories.
+    pub(crate) fn raised(&self, held: &Self) -> Self {
+        Self { version: self.version.max(held.version), epoch: self.epoch.max(held.epoch), ..self.clone() }
+    }
+
     fn next_epoch(&self, primary: Member, in_sync: InSync) -> Self {
         Self {
             version: self.version.saturating_add(1),

@@ -72,6 +72,14 @@ pub enum Event {
     Arbiter(Configuration),
     /// The arbiter has not answered for a while.
     ArbiterSilent,
+    /// The arbiter holds the version that is expected, has answered that it does not do this, and surely has not; and no earlier try of
+    /// this member, of this change or of another one of that version, can come true any more.
+    Refused {
+        /// What it must hold.
+        expect: u64,
+        /// What it was to hold.
+        to: Configuration,
+    },
     /// A member has not said for longer than its lease what it should: the primary that it leads, a follower that it holds.
     /// Or the connection to it broke.
     Silent(Member),
@@ -198,13 +206,15 @@ pub enum Why {
     HandingOver,
     /// The arbiter has not said what it holds.
     ArbiterUnread,
-    /// The arbiter holds an older configuration than was seen before: it has forgotten. A person must look.
+    /// The arbiter holds an older configuration than was seen before, or one that cannot follow it: it has forgotten. A person must look.
     ArbiterForgot {
-        /// What it holds.
+        /// What version it holds; where it is not a lower one, it is of another history.
         holds: u64,
         /// What was seen.
         seen: u64,
     },
+    /// The arbiter answers, and has just refused to hold anything new.
+    ArbiterRefuses,
     /// It asked to lead and has no answer.
     Asked,
     /// The primary may be at work.

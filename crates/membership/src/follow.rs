@@ -54,7 +54,9 @@ impl Node {
 
     /// The primary asked for somebody who reaches the arbiter, and here is one.
     pub(crate) fn step_in(&mut self, out: &mut Vec<Action>) {
-        if matches!(&self.role, Role::Following(following) if following.aside && following.read) {
+        // Who cannot lead stays: to come back is to begin anew with what was on its way here.
+        let may_lead = self.is_whole() && !self.out && self.pause == 0;
+        if matches!(&self.role, Role::Following(following) if following.aside && following.read && may_lead) {
             self.wait(Waiting { read: true, ..Waiting::lost_primary() }, out);
             self.campaign(out);
         }
@@ -78,7 +80,7 @@ impl Node {
             // Its epoch is over, or it has not heard of ours: both are for the arbiter to say.
             Role::Leading(_) if epoch > self.known.epoch => self.stop_leading(out),
             Role::Leading(leading) => {
-                leading.peer(from).greets(life, place.sequence, self.setup.ack);
+                leading.greeted(from, life, place.sequence, self.setup.ack);
                 out.push(self.lead_letter(from));
             }
             // The primary has stopped leading. An older greeting of its is no news.

@@ -31,9 +31,10 @@ pub(crate) enum Wire {
         epoch: Epoch,
         log: Vec<Entry>,
     },
-    /// A compare-and-set on its way to the arbiter.
+    /// A compare-and-set on its way to the arbiter, and in which start of which disk it was asked.
     Change {
         from: Member,
+        asker: (u64, u64),
         expect: u64,
         to: Configuration,
     },
@@ -47,6 +48,8 @@ pub(crate) enum Crash {
     Power,
     /// The disk too.
     Burn,
+    /// Its folder is an older copy of what it was.
+    Back,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -59,6 +62,8 @@ pub(crate) struct Seat {
     pub(crate) kept: Configuration,
     pub(crate) starts: u64,
     pub(crate) boots: u64,
+    /// How often its folder went back in time: what tells apart the lives that have one number.
+    pub(crate) back: u64,
     pub(crate) disk: u64,
     pub(crate) released: usize,
 }
@@ -76,6 +81,8 @@ pub(crate) struct Shape {
     pub(crate) reads: u8,
     pub(crate) hand_overs: u8,
     pub(crate) forces: u8,
+    /// Changes that the arbiter answers and does not do.
+    pub(crate) refusals: u8,
     pub(crate) burns: bool,
     /// Each answer waits until its command is on every disk that counts, as those of votes do.
     pub(crate) votes: bool,
@@ -93,6 +100,7 @@ impl Shape {
             reads: 0,
             hand_overs: 0,
             forces: 0,
+            refusals: 0,
             burns: false,
             votes: false,
         }
@@ -107,6 +115,7 @@ pub(crate) struct Spent {
     pub(crate) reads: u8,
     pub(crate) hand_overs: u8,
     pub(crate) forces: u8,
+    pub(crate) refusals: u8,
 }
 
 /// Everything there is.
@@ -155,8 +164,8 @@ impl Seat {
 
     pub(crate) fn life(&self, ack: Ack) -> Life {
         let memory = match ack {
-            Ack::None | Ack::Received => self.starts,
-            Ack::Written => self.boots,
+            Ack::None | Ack::Received => self.starts * 16 + self.back,
+            Ack::Written => self.boots * 16 + self.back,
             Ack::Durable => 0,
         };
         Life { disk: self.disk, memory }
@@ -174,6 +183,7 @@ impl Group {
             kept: Configuration::default(),
             starts: 0,
             boots: 0,
+            back: 0,
             disk,
             released: 0,
         };
@@ -218,6 +228,7 @@ impl Group {
             Crash::Kill => seat.written,
             Crash::Power => seat.durable,
             Crash::Burn => 0,
+            Crash::Back => seat.durable / 2,
         };
         seat.log.truncate(stays);
         seat.written = seat.written.min(stays);
@@ -228,6 +239,11 @@ impl Group {
         }
         if how == Crash::Burn {
             seat.disk += 1;
+        }
+        if how == Crash::Back {
+            (seat.back, seat.boots) = (seat.back + 1, 0);
+        }
+        if matches!(how, Crash::Burn | Crash::Back) {
             seat.starts = 0;
             seat.kept = Configuration::default();
         }
@@ -248,7 +264,7 @@ impl Group {
         let me = member(at);
         let kept = match (shape.ack, how) {
             (Ack::None, _) => true,
-            (_, Crash::Burn) => false,
+            (_, Crash::Burn | Crash::Back) => false,
             (Ack::Durable, _) | (Ack::Written, Crash::Kill) => true,
             _ => set.is_only(me),
         };
@@ -283,8 +299,8 @@ impl Group {
                 Action::Store(configuration) => self.seats[at].kept = configuration,
                 Action::Send(letter) => _ = self.net.insert(Wire::Letter(letter)),
                 Action::Change { expect, to } => {
-                    let from = member(at);
-                    self.net.insert(Wire::Change { from, expect, to });
+                    let change = self.change(at, expect, to);
+                    self.net.insert(change);
                 }
                 Action::Lead(epoch) => self.leads(at, epoch),
                 Action::Yield => self.reads.retain(|(member, ..)| usize::from(member.0) != at),
@@ -300,6 +316,33 @@ impl Group {
                 // The arbiter speaks when it likes, and the disk syncs when it likes.
                 Action::Read | Action::Sync => {}
             }
+        }
+    }
+
+    fn change(&self, at: usize, expect: u64, to: Configuration) -> Wire {
+        let asker = (self.seats[at].disk * 16 + self.seats[at].back, self.seats[at].starts);
+        Wire::Change { from: member(at), asker, expect, to }
+    }
+
+    /// The arbiter could do a change, answers, and does not do it. Who asked hears of that when nothing else that it asked in this life
+    /// is open.
+    pub(crate) fn refuse(&mut self, shape: &Shape, wire: &Wire) {
+        let Wire::Change { from, asker, expect, to } = wire else { return };
+        if self.arbiter.version != *expect {
+            return;
+        }
+        let sure = shape.left_out != Some(Rule::SureRefusal);
+        if sure {
+            self.net.remove(wire);
+        }
+        let at = usize::from(from.0);
+        let is_open = |wire: &Wire| match wire {
+            Wire::Change { from: by, asker: then, expect: of, .. } => by == from && then == asker && of >= expect,
+            _ => false,
+        };
+        let is_asker = (self.seats[at].disk * 16 + self.seats[at].back, self.seats[at].starts) == *asker;
+        if is_asker && !(sure && self.net.iter().any(is_open)) {
+            self.step(at, Event::Refused { expect: *expect, to: to.clone() });
         }
     }
 
@@ -398,8 +441,8 @@ impl Group {
         let asked = self.seats[at].node.as_ref().and_then(|node| node.asked.clone());
         if let Some(asked) = asked {
             self.forced.insert(asked.to.epoch.0);
-            let from = member(at);
-            self.deliver(shape, &Wire::Change { from, expect: asked.expect, to: asked.to });
+            let change = self.change(at, asked.expect, asked.to);
+            self.deliver(shape, &change);
             self.tell(at);
         }
         true
@@ -493,8 +536,8 @@ impl Group {
     pub(crate) fn keeps_votes(&self) -> bool {
         self.arbiter.in_sync.iter().all(|(member, life)| {
             let seat = &self.seats[usize::from(member.0)];
-            // On a disk that is not the recorded one nobody counts.
-            seat.disk != life.disk || seat.log[..seat.durable].starts_with(&self.kept)
+            // On a disk that is not the recorded one nobody counts, nor on one that has gone back in time since.
+            seat.disk != life.disk || seat.back != life.memory % 16 || seat.log[..seat.durable].starts_with(&self.kept)
         })
     }
 

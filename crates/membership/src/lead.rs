@@ -46,6 +46,10 @@ pub(crate) struct Peer {
     /// How far it was, as it said, when it came with less in the same life: it counts again when it has that.
     owes: Reach,
     beat: u64,
+    /// Another life than the known one, whose number is no higher, and the beat that it is asked by whether it lives.
+    challenged: Option<(Life, u64)>,
+    /// Its folder once went back in time: the numbers of its lives do not tell which is the later one.
+    disordered: bool,
     pub(crate) silent: bool,
     /// It has said in this epoch that it holds the log, and so has cut what diverged.
     follows: bool,
@@ -55,18 +59,41 @@ pub(crate) struct Peer {
 impl Peer {
     /// It lives so. In another life nothing that it confirmed counts.
     fn meet(&mut self, life: Life) {
-        let known = self.life.is_some_and(|then| then.disk == life.disk && then.memory >= life.memory);
-        if !known {
+        let Some(known) = self.life else {
+            self.life = Some(life);
+            return;
+        };
+        if known == life {
+            self.challenged = None;
+        } else if known.disk != life.disk || (known.memory < life.memory && !self.disordered) {
             *self = Self { life: Some(life), ..Self::default() };
         }
     }
 
+    /// A letter of a life that is no later one by its number, while the known one is silent: an old letter, or its folder went back in
+    /// time. The next beat tells.
+    const fn challenge(&mut self, life: Life, beat: &mut u64) {
+        if self.silent && self.challenged.is_none() {
+            *beat = beat.saturating_add(1);
+            self.challenged = Some((life, *beat));
+        }
+    }
+
+    /// Who has heard a beat that was first said after the known life was last heard lives later than that.
+    fn answers(&mut self, life: Life, beat: u64) {
+        if self.challenged.is_some_and(|(of, asked)| of == life && beat >= asked) {
+            *self = Self { life: Some(life), disordered: true, ..Self::default() };
+        }
+    }
+
     /// It follows nobody, as it says, and its log ends there.
-    pub(crate) fn greets(&mut self, life: Life, end: Sequence, ack: Ack) {
+    fn greets(&mut self, life: Life, end: Sequence, ack: Ack, beat: &mut u64) {
         self.meet(life);
         self.follows = false;
         if self.life == Some(life) {
             self.comes_with(end, ack);
+        } else {
+            self.challenge(life, beat);
         }
     }
 
@@ -107,12 +134,27 @@ impl Leading {
         self.handing = self.handing.or(self.hands_to.take());
     }
 
+    /// It answers, and has not done what was asked: nothing was given away, and commands wait for nothing.
+    pub(crate) const fn was_refused(&mut self) {
+        self.stuck = false;
+        (self.hands_to, self.handing, self.gave) = (None, None, None);
+    }
+
     pub(crate) fn keep(&mut self, to: Sequence) {
         self.wanted = self.wanted.max(to);
     }
 
     pub(crate) fn peer(&mut self, member: Member) -> &mut Peer {
         self.peers.entry(member).or_default()
+    }
+
+    pub(crate) fn knows(&self, member: Member, life: Life) -> bool {
+        self.peers.get(&member).is_some_and(|peer| peer.life == Some(life))
+    }
+
+    /// A member follows nobody, as it says.
+    pub(crate) fn greeted(&mut self, from: Member, life: Life, end: Sequence, ack: Ack) {
+        self.peers.entry(from).or_default().greets(life, end, ack, &mut self.beat);
     }
 }
 
@@ -162,10 +204,11 @@ impl Node {
             return;
         }
         let (life, reach, beat, told_out) = said;
-        let peer = leading.peer(from);
+        let peer = leading.peers.entry(from).or_default();
         peer.meet(life);
+        peer.answers(life, beat);
         if peer.life != Some(life) {
-            return;
+            return peer.challenge(life, &mut leading.beat);
         }
         // It may have come back without a greeting: the lead was told to it first.
         if peer.silent {
@@ -182,9 +225,9 @@ impl Node {
     /// What follows from everything that is known: acknowledge, confirm reads, change the set, give the lead away.
     pub(crate) fn drive(&mut self, out: &mut Vec<Action>) {
         self.keep_lead();
-        if self.asked.is_none()
-            && let Some(to) = self.wish()
-        {
+        // What is asked of an arbiter that was set back is a person's to say: it counts the same versions once more.
+        let may_ask = self.asked.is_none() && self.pause == 0 && self.forgot.is_none();
+        if may_ask && let Some(to) = self.wish() {
             if self.may_ask(&to) {
                 if let Role::Leading(leading) = &mut self.role
                     && to.epoch > self.known.epoch
@@ -378,6 +421,10 @@ impl Node {
                 missing.push(member);
             }
         }
-        if missing.is_empty() { Standing::Leads } else { Standing::Stalls(Why::Unconfirmed(missing)) }
+        match self.arbiter_forgot() {
+            _ if missing.is_empty() => Standing::Leads,
+            Some(why) => Standing::Stalls(why),
+            None => Standing::Stalls(Why::Unconfirmed(missing)),
+        }
     }
 }

@@ -67,6 +67,9 @@ pub(crate) struct Asked {
     pub(crate) to: Configuration,
 }
 
+/// How long nothing is asked of an arbiter that has refused a change: meanwhile who asked may follow.
+const PAUSE_TICKS: u8 = 5;
+
 /// One member of a group.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Node {
@@ -77,8 +80,10 @@ pub struct Node {
     pub(crate) reach: Reach,
     pub(crate) role: Role,
     pub(crate) asked: Option<Asked>,
-    /// The arbiter holds this version, which is older than what is known.
-    pub(crate) forgot: Option<u64>,
+    /// The arbiter holds this, which cannot follow what is known: it has forgotten.
+    pub(crate) forgot: Option<Configuration>,
+    /// A change was refused: so many ticks long nothing is asked.
+    pub(crate) pause: u8,
     pub(crate) out: bool,
     #[cfg(test)]
     pub(crate) left_out: Option<Rule>,
@@ -116,6 +121,7 @@ impl Node {
             role: Role::Waiting(Waiting::started()),
             asked: None,
             forgot: None,
+            pause: 0,
             out,
             #[cfg(test)]
             left_out: None,
@@ -133,6 +139,7 @@ impl Node {
             Event::Heard(letter) => self.heard(letter, &mut out),
             Event::Arbiter(configuration) => self.told(configuration, &mut out),
             Event::ArbiterSilent => self.unanswered(&mut out),
+            Event::Refused { expect, to } => self.refused(&Asked { expect, to }),
             Event::Silent(member) => self.silent(member, &mut out),
             Event::Patience => {
                 if let Role::Waiting(waiting) = &mut self.role {
@@ -165,8 +172,11 @@ impl Node {
         let mut out = Vec::new();
         match (word, &mut self.role) {
             // Its lead is not in question; the arbiter is told again what it forgot.
-            (Word::Force, Role::Leading(_)) => match self.forgot {
-                Some(holds) => self.ask(holds, self.known.with_set(self.known.in_sync.clone()), &mut out),
+            (Word::Force, Role::Leading(_)) => match &self.forgot {
+                Some(holds) => {
+                    let to = self.known.raised(holds).with_set(self.known.in_sync.clone());
+                    self.ask(holds.version, to, &mut out);
+                }
                 None => return Err(WordError::Leading),
             },
             (Word::Force, _) if self.out => return Err(WordError::Out),
@@ -202,6 +212,7 @@ impl Node {
         if word == Word::Force {
             out.push(Action::Read);
         }
+        self.pause = 0;
         self.settle(&mut out);
         Ok(out)
     }
@@ -229,10 +240,28 @@ impl Node {
         follows && (current || !self.keeps(Rule::Fence))
     }
 
+    /// Whether it asks to lead by a person's word, and not by what it holds.
+    #[must_use]
+    pub const fn asks_by_force(&self) -> bool {
+        matches!(&self.role, Role::Waiting(waiting) if waiting.forced)
+    }
+
     /// The epoch that it leads.
     #[must_use]
     pub fn leads(&self) -> Option<Epoch> {
         matches!(self.role, Role::Leading(_)).then_some(self.known.epoch)
+    }
+
+    /// Whether it leads, and takes what this member says in that life for its own: else it has not heard of that one.
+    #[must_use]
+    pub fn counts_on(&self, member: Member, life: Life) -> bool {
+        matches!(&self.role, Role::Leading(leading) if leading.knows(member, life))
+    }
+
+    /// The last beat that it asks for, if it leads.
+    #[must_use]
+    pub const fn beat(&self) -> u64 {
+        if let Role::Leading(leading) = &self.role { leading.beat } else { 0 }
     }
 
     /// Whom it follows.
@@ -268,7 +297,8 @@ impl Node {
         }
     }
 
-    fn tick(&self, out: &mut Vec<Action>) {
+    fn tick(&mut self, out: &mut Vec<Action>) {
+        self.pause = self.pause.saturating_sub(1);
         match &self.role {
             Role::Waiting(_) => {
                 out.extend(self.hello());
@@ -286,7 +316,8 @@ impl Node {
                 out.push(Action::Read);
             }
         }
-        if let Some(asked) = &self.asked {
+        // An arbiter that was set back counts the same versions once more, and would take what was asked before that.
+        if let Some(asked) = self.asked.as_ref().filter(|asked| !self.is_asked_in_vain(asked)) {
             out.push(Action::Change { expect: asked.expect, to: asked.to.clone() });
         }
     }
@@ -338,8 +369,13 @@ impl Node {
                 }
             }
         }
-        if configuration.version < self.known.version {
-            self.forgot = Some(configuration.version);
+        if self.cannot_be(&configuration) {
+            // It was set back, and gave that epoch to another one: who leads is for a person to say.
+            let is_given = matches!(self.role, Role::Leading(_)) && self.gave_away_lead(&configuration);
+            self.forgot = Some(configuration);
+            if is_given {
+                self.stop_leading(out);
+            }
             return;
         }
         self.forgot = None;
@@ -351,7 +387,17 @@ impl Node {
         }
     }
 
-    /// Whether to believe it would be to lead an epoch that it does not know of.
+    /// Whether an arbiter that remembers what is known here cannot hold this.
+    fn cannot_be(&self, configuration: &Configuration) -> bool {
+        *configuration != self.known && !configuration.can_follow(&self.known)
+    }
+
+    /// Whether another one leads by this, in the epoch that is known or a later one.
+    fn gave_away_lead(&self, configuration: &Configuration) -> bool {
+        let is_other = configuration.primary != self.known.primary;
+        configuration.epoch > self.known.epoch || (configuration.epoch == self.known.epoch && is_other)
+    }
+
     /// Who is told to stay out, and has asked to lead, asks for what is in its place: of the two one comes true at most, and which, it learns.
     fn unask_lead(&mut self, out: &mut Vec<Action>) {
         let asked = self.asked.as_ref().filter(|asked| self.out && self.would_lead(&asked.to));
@@ -360,6 +406,7 @@ impl Node {
         }
     }
 
+    /// Whether to believe it would be to lead an epoch that it does not know of.
     fn would_lead(&self, configuration: &Configuration) -> bool {
         configuration.epoch > self.known.epoch && configuration.primary == Some(self.setup.me)
     }
@@ -369,11 +416,18 @@ impl Node {
         if configuration.version <= self.known.version {
             return;
         }
+        if self.cannot_be(&configuration) {
+            if matches!(self.role, Role::Leading(_)) && self.gave_away_lead(&configuration) {
+                self.stop_leading(out);
+            }
+            return;
+        }
         if self.asked.as_ref().is_some_and(|asked| configuration.version > asked.expect) {
             self.asked = None;
         }
         let new_epoch = configuration.epoch > self.known.epoch;
         self.known = configuration;
+        self.pause = 0;
         out.push(Action::Store(self.known.clone()));
         if !new_epoch {
             return;
@@ -431,6 +485,19 @@ impl Node {
         }
     }
 
+    /// The arbiter has not done that, and nothing that was asked of it before can come true any more. It is not silent: so nobody
+    /// else would be heard either.
+    fn refused(&mut self, asked: &Asked) {
+        if self.asked.as_ref() != Some(asked) {
+            return;
+        }
+        self.asked = None;
+        self.pause = PAUSE_TICKS;
+        if let Role::Leading(leading) = &mut self.role {
+            leading.was_refused();
+        }
+    }
+
     fn grew(&mut self, epoch: Epoch, reach: Reach, out: &mut Vec<Action>) {
         self.history.grew(epoch, reach.received);
         let before = std::mem::replace(&mut self.reach, reach);
@@ -471,14 +538,6 @@ impl Node {
 
     pub(crate) fn letter(&self, to: Member, body: Body) -> Action {
         Action::Send(Letter { from: self.setup.me, to, epoch: self.known.epoch, body })
-    }
-
-    #[cfg(test)]
-    pub(crate) fn beat(&self) -> u64 {
-        match &self.role {
-            Role::Leading(leading) => leading.beat,
-            _ => 0,
-        }
     }
 
     pub(crate) fn sequence(&self) -> Sequence {

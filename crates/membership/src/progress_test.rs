@@ -12,6 +12,8 @@ pub(crate) struct Faults {
     pub(crate) up: Vec<bool>,
     pub(crate) cut: Vec<(usize, usize)>,
     pub(crate) hears_arbiter: Vec<bool>,
+    /// Whether the arbiter does what it is asked for, or only answers.
+    pub(crate) takes_changes: bool,
 }
 
 impl Faults {
@@ -24,8 +26,8 @@ impl Faults {
             for cut in 0..1 << pairs.len() {
                 for arbiter in 0..1 << members {
                     let cut = pairs.iter().zip(bits(cut, pairs.len())).filter(|(_, cut)| *cut).map(|(pair, _)| *pair);
-                    let faults =
-                        Self { up: bits(up, members), cut: cut.collect(), hears_arbiter: bits(arbiter, members) };
+                    let (up, hears_arbiter) = (bits(up, members), bits(arbiter, members));
+                    let faults = Self { up, cut: cut.collect(), hears_arbiter, takes_changes: true };
                     let dead = |at: &usize| !faults.up[*at];
                     // A link of a dead member, or its way to the arbiter, makes no difference.
                     if faults.cut.iter().any(|(a, b)| dead(a) || dead(b))
@@ -42,7 +44,7 @@ impl Faults {
 
     /// Everybody is up and hears everybody.
     pub(crate) fn none(members: usize) -> Self {
-        Self { up: vec![true; members], cut: Vec::new(), hears_arbiter: vec![true; members] }
+        Self { up: vec![true; members], cut: Vec::new(), hears_arbiter: vec![true; members], takes_changes: true }
     }
 
     fn linked(&self, a: usize, b: usize) -> bool {
@@ -60,7 +62,7 @@ pub(crate) fn settle(group: &mut Group, shape: &Shape, faults: &Faults) {
             group.stream(shape, at);
             group.sync(at, true);
             for to in (0..group.seats.len()).filter(|to| *to != at) {
-                if !faults.linked(at, to) || (round > ROUNDS / 3 && is_mute(group, at, to)) {
+                if !faults.linked(at, to) || (round > ROUNDS / 3 && is_mute(group, shape, at, to)) {
                     group.step(at, Event::Silent(member(to)));
                 }
             }
@@ -73,7 +75,18 @@ pub(crate) fn settle(group: &mut Group, shape: &Shape, faults: &Faults) {
         }
         // What answers bring about is said in the same round; a storm is no progress.
         for _ in 0..12 {
-            let under_way = std::mem::take(&mut group.net);
+            let mut under_way = std::mem::take(&mut group.net);
+            if !faults.takes_changes {
+                let heard = |from: &crate::Member| faults.hears_arbiter[usize::from(from.0)];
+                let is_asked = |wire: &Wire| matches!(wire, Wire::Change { from, .. } if heard(from));
+                let changes: Vec<Wire> = under_way.extract_if(.., |wire| is_asked(wire)).collect();
+                // What it could not do it need not refuse.
+                let may =
+                    |wire: &&Wire| matches!(wire, Wire::Change { expect, .. } if *expect == group.arbiter.version);
+                let possible: Vec<Wire> = changes.iter().filter(may).cloned().collect();
+                group.net.extend(possible);
+                changes.iter().for_each(|wire| group.refuse(shape, wire));
+            }
             for wire in &under_way {
                 let heard = match wire {
                     Wire::Letter(letter) => faults.linked(usize::from(letter.from.0), usize::from(letter.to.0)),
@@ -95,13 +108,14 @@ pub(crate) fn settle(group: &mut Group, shape: &Shape, faults: &Faults) {
 }
 
 /// Whether one member does not hear of another what it waits for, although the other is up and heard.
-fn is_mute(group: &Group, at: usize, to: usize) -> bool {
+fn is_mute(group: &Group, shape: &Shape, at: usize, to: usize) -> bool {
     let (Some(node), Some(other)) = (&group.seats[at].node, &group.seats[to].node) else { return true };
     let epoch = node.configuration().epoch;
     match node.standing() {
         Standing::Follows(primary) if usize::from(primary.0) == to => other.leads() != Some(epoch),
         Standing::Leads | Standing::Stalls(_) => {
-            other.standing() != Standing::Follows(member(at)) || other.configuration().epoch != epoch
+            let is_known = node.counts_on(member(to), group.seats[to].life(shape.ack));
+            other.standing() != Standing::Follows(member(at)) || other.configuration().epoch != epoch || !is_known
         }
         _ => false,
     }

@@ -4,7 +4,10 @@
 
 /// What makes a group of replicas safe, and what makes it go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(not(test), expect(dead_code, reason = "the engine keeps the sessions' rule, which the model check plays"))]
+#[cfg_attr(
+    not(test),
+    expect(dead_code, reason = "the engine keeps the rules of sessions and refusals, which the model check plays")
+)]
 pub(crate) enum Rule {
     /// 1. Every message carries its epoch; a lower one is refused.
     Fence,
@@ -42,4 +45,6 @@ pub(crate) enum Rule {
     BothSets,
     /// Who asked to be promoted confirms nothing to the old primary.
     SilentCandidate,
+    /// What was refused is over only when no earlier try of it can come true.
+    SureRefusal,
 }

@@ -1,5 +1,7 @@
 //! What people will see: the cold start, a hand-over, the operator's word, a witness that forgot, a node held out.
 
+use std::collections::VecDeque;
+
 use assent_ids::Epoch;
 
 use crate::group_test::{Crash, Group, Seat, Shape, Wire};
@@ -215,6 +217,154 @@ fn a_witness_that_forgot_changes_nothing_until_a_person_speaks() {
 }
 
 #[test]
+fn a_witness_restored_from_a_backup_that_counts_a_version_again_is_not_believed() {
+    // A took B out of the set, as version 3, and died. The witness was restored from a copy of version 2, by which B led, as version 3
+    // again, and acknowledged. A came back, saw the version that it knew, asked for the lead as version 4, and led without that.
+    let shape = Shape::pair(Ack::Durable);
+    let mut group = formed(&shape);
+    let copy = group.arbiter.clone();
+    group.crash(1, Crash::Power);
+    settle(&mut group, &shape, &Faults { up: vec![true, false], ..Faults::none(2) });
+    assert!(group.arbiter.in_sync.is_only(A));
+    let version = group.arbiter.version;
+    let mut alive = group.clone();
+    group.crash(0, Crash::Power);
+    group.arbiter = copy.clone();
+    group.start(&shape, 1);
+    settle(&mut group, &shape, &Faults { up: vec![false, true], ..Faults::none(2) });
+    group.submit(&shape, 1, 1);
+    settle(&mut group, &shape, &Faults { up: vec![false, true], ..Faults::none(2) });
+    assert_eq!((standing(&group, 1), group.arbiter.version, group.acked.len()), (Standing::Leads, version, 1));
+    group.start(&shape, 0);
+    settle(&mut group, &shape, &Faults::none(2));
+    let forgot = Standing::Waits(Why::ArbiterForgot { holds: version, seen: version });
+    assert_eq!((standing(&group, 0), standing(&group, 1), group.broken), (forgot.clone(), Standing::Leads, None));
+    group.submit(&shape, 1, 2);
+    settle(&mut group, &shape, &Faults::none(2));
+    assert_eq!((group.acked.len(), group.arbiter.version), (2, version));
+    // A person says which of them goes on, and the other one cuts what only it has.
+    let epoch = group.arbiter.epoch;
+    group.crash(1, Crash::Power);
+    assert!(group.force(&shape, 0));
+    group.start(&shape, 1);
+    settle(&mut group, &shape, &Faults::none(2));
+    assert_eq!((standing(&group, 0), standing(&group, 1)), (Standing::Leads, Standing::Follows(A)));
+    assert_eq!((group.arbiter.epoch, group.seats[1].log.len(), group.broken), (Epoch(epoch.0 + 1), 0, None));
+    // A may also live, out of B's earshot: it acknowledges no more as soon as it hears that somebody else leads.
+    alive.arbiter = copy;
+    alive.start(&shape, 1);
+    let apart = Faults { cut: vec![(0, 1)], ..Faults::none(2) };
+    settle(&mut alive, &shape, &apart);
+    assert_eq!((standing(&alive, 0), standing(&alive, 1)), (forgot, Standing::Leads));
+    alive.submit(&shape, 0, 1);
+    settle(&mut alive, &shape, &apart);
+    assert_eq!((alive.acked.len(), alive.broken), (0, None));
+}
+
+#[test]
+fn who_leads_an_epoch_that_the_witness_gave_to_another_one_stops_and_waits_for_a_person() {
+    // Restored, it gave the epoch once more, and its versions had gone on. The first primary of it believed them, led on in another
+    // one's name, took commands and answered none.
+    let told = |configuration: &Configuration| Event::Arbiter(configuration.clone());
+    let leads = |configuration: &Configuration| {
+        let (configuration, base) = (configuration.clone(), History::default());
+        let body = Body::Lead { configuration, base, beat: 0, aside: false };
+        Event::Heard(Letter { from: B, to: A, epoch: Epoch(1), body })
+    };
+    for heard in [&told as &dyn Fn(&Configuration) -> Event, &leads] {
+        let (_, mut group) = pair();
+        let known = group.arbiter.clone();
+        let other = Configuration { version: known.version + 3, primary: Some(B), ..known.clone() };
+        let primary = group.seats[0].node.as_mut().unwrap();
+        let actions = primary.step(heard(&other));
+        assert!(actions.contains(&Action::Yield) && actions.contains(&Action::Read), "{actions:?}");
+        assert!(!primary.takes_commands() && *primary.configuration() == known);
+        primary.step(told(&other));
+        let (holds, seen) = (other.version, known.version);
+        assert_eq!(primary.standing(), Standing::Waits(Why::ArbiterForgot { holds, seen }));
+        // What it asked before is not said again: of that version the arbiter may hold something else.
+        assert!(!primary.step(Event::Tick).iter().any(|action| matches!(action, Action::Change { .. })));
+    }
+}
+
+#[test]
+fn an_arbiter_without_room_stops_no_pair_that_hears_each_other() {
+    // Its disk was full: it answered, and refused each change. The pair was apart for a moment, both asked, and neither counted on the
+    // other one any more until the disk had room.
+    let (shape, mut group) = pair();
+    group.submit(&shape, 0, 1);
+    settle(&mut group, &shape, &Faults::none(2));
+    let full = Faults { takes_changes: false, ..Faults::none(2) };
+    settle(&mut group, &shape, &Faults { cut: vec![(0, 1)], ..full.clone() });
+    assert_eq!(standing(&group, 0), Standing::Stalls(Why::Unconfirmed(vec![B])));
+    group.submit(&shape, 0, 2);
+    settle(&mut group, &shape, &full);
+    assert_eq!((standing(&group, 0), standing(&group, 1)), (Standing::Leads, Standing::Follows(A)));
+    assert_eq!((group.acked.len(), group.arbiter.version), (2, 2));
+    // Whoever is apart asks again, and says why nothing comes of it.
+    group.crash(0, Crash::Power);
+    settle(&mut group, &shape, &Faults { up: vec![false, true], ..full });
+    assert_eq!(standing(&group, 1), Standing::Waits(Why::ArbiterRefuses));
+    settle(&mut group, &shape, &Faults { up: vec![false, true], ..Faults::none(2) });
+    assert_eq!((standing(&group, 1), group.seats[1].log.len()), (Standing::Leads, 2));
+}
+
+#[test]
+fn a_hand_over_that_the_arbiter_refuses_stops_nobody() {
+    let (shape, mut group) = pair();
+    group.submit(&shape, 0, 1);
+    settle(&mut group, &shape, &Faults::none(2));
+    let full = Faults { takes_changes: false, ..Faults::none(2) };
+    assert!(group.word(0, Word::HandOver(B)));
+    settle(&mut group, &shape, &full);
+    assert_eq!(standing(&group, 0), Standing::Leads);
+    assert!(group.submit(&shape, 0, 2), "it keeps the lead, and says so");
+    settle(&mut group, &shape, &full);
+    assert_eq!((group.acked.len(), group.seats[0].node.as_ref().unwrap().gives_away()), (2, false));
+    assert!(group.word(0, Word::HandOver(B)));
+    settle(&mut group, &shape, &Faults::none(2));
+    assert_eq!(standing(&group, 1), Standing::Leads);
+}
+
+#[test]
+fn who_may_not_lead_stays_with_a_primary_that_asks_for_somebody_who_reaches_the_arbiter() {
+    // The primary was deaf to the arbiter, and had asked to take the other one in. That one left it, as somebody was asked to lead, could
+    // not lead, and came back, as fast as the arbiter answered: each time what was on its way to it began anew.
+    let (shape, mut group) = pair();
+    group.crash(1, Crash::Power);
+    settle(&mut group, &shape, &Faults { up: vec![true, false], ..Faults::none(2) });
+    group.start(&shape, 1);
+    let deaf = Faults { hears_arbiter: vec![false, true], ..Faults::none(2) };
+    settle(&mut group, &shape, &deaf);
+    assert!(group.arbiter.in_sync.is_only(A) && group.seats[0].node.as_ref().unwrap().asked.is_some());
+    let mut nodes: Vec<Node> = group.seats.iter().map(|seat| seat.node.clone().unwrap()).collect();
+    let mut under_way: VecDeque<(usize, Action)> = VecDeque::new();
+    let (mut left, mut said) = (0, 0);
+    for (at, node) in nodes.iter_mut().enumerate() {
+        under_way.extend(node.step(Event::Tick).into_iter().map(|action| (at, action)));
+    }
+    while let Some((at, action)) = under_way.pop_front().filter(|_| said < 200) {
+        said += 1;
+        let (to, event) = match action {
+            Action::Send(letter) => (usize::from(letter.to.0), Event::Heard(letter)),
+            Action::Read if at == 1 => (1, Event::Arbiter(group.arbiter.clone())),
+            Action::Follow { .. } => {
+                left += 1;
+                continue;
+            }
+            _ => continue,
+        };
+        under_way.extend(nodes[to].step(event).into_iter().map(|action| (to, action)));
+    }
+    assert!(left <= 1 && said < 200, "it came back {left} times, in {said} actions");
+    assert_eq!(nodes[1].standing(), Standing::Follows(A));
+    // As soon as it is in the set it steps in.
+    group.arbiter = group.seats[0].node.as_ref().unwrap().asked.clone().unwrap().to;
+    settle(&mut group, &shape, &deaf);
+    assert_eq!((standing(&group, 1), group.broken), (Standing::Leads, None));
+}
+
+#[test]
 fn a_question_that_is_open_while_the_witness_forgets_holds_up_no_person() {
     let (shape, mut group) = pair();
     group.submit(&shape, 0, 1);
@@ -372,6 +522,53 @@ fn a_standby_that_comes_back_with_an_older_copy_is_not_counted_on_for_what_it_sa
         // With everything it is counted on again.
         settle(&mut group, &shape, &Faults::none(2));
         assert_eq!((group.arbiter.in_sync.len(), group.seats[1].log.len(), group.broken), (2, 2, None));
+    }
+}
+
+#[test]
+fn a_standby_whose_folder_went_back_in_time_is_counted_on_again() {
+    // Its starts were counted from an older number on, and what it said passed for late messages of an earlier life: as long as that
+    // primary led, it was in no set, and nothing said why.
+    for (ack, tells) in [(Ack::Received, true), (Ack::Written, true), (Ack::Received, false)] {
+        let shape = Shape::pair(ack);
+        let mut group = formed(&shape);
+        let alone = Faults { up: vec![true, false], ..Faults::none(2) };
+        let older = group.seats[1].clone();
+        for request in 1..=2 {
+            group.submit(&shape, 0, request);
+            settle(&mut group, &shape, &Faults::none(2));
+            group.crash(1, Crash::Power);
+            settle(&mut group, &shape, &alone);
+            group.start(&shape, 1);
+            settle(&mut group, &shape, &Faults::none(2));
+            assert_eq!(group.arbiter.in_sync.len(), 2);
+        }
+        group.step(1, Event::Tick);
+        let is_from_b = |wire: &&Wire| matches!(wire, Wire::Letter(letter) if letter.from == B);
+        let late: Vec<Wire> = group.net.iter().filter(is_from_b).cloned().collect();
+        assert!(!late.is_empty());
+        group.crash(1, Crash::Power);
+        if tells {
+            settle(&mut group, &shape, &alone);
+        } else {
+            group.step(0, Event::Silent(B));
+        }
+        let back = older.back + 1;
+        group.seats[1] = Seat { node: None, back, ..older };
+        group.start(&shape, 1);
+        settle(&mut group, &shape, &Faults::none(2));
+        assert_eq!((group.arbiter.in_sync.len(), group.seats[1].log.len(), group.broken), (2, 2, None), "{ack:?}");
+        // What its lost life said is late, and counts for nothing, whatever its number.
+        let life = group.seats[1].life(ack);
+        late.iter().for_each(|wire| group.deliver(&shape, wire));
+        settle(&mut group, &shape, &Faults::none(2));
+        assert_eq!(group.arbiter.in_sync.life(B), Some(life));
+        // And it may start again.
+        group.crash(1, Crash::Power);
+        settle(&mut group, &shape, &alone);
+        group.start(&shape, 1);
+        settle(&mut group, &shape, &Faults::none(2));
+        assert_eq!((group.arbiter.in_sync.len(), group.broken), (2, None), "{ack:?}");
     }
 }
 

@@ -37,7 +37,8 @@ impl Waiting {
 impl Node {
     /// Asks to lead, if it should.
     pub(crate) fn campaign(&mut self, out: &mut Vec<Action>) {
-        if self.asked.as_ref().is_some_and(|asked| !self.is_asked_in_vain(asked)) {
+        let may_ask_again = |asked: &Asked| self.asks_by_force() && self.is_asked_in_vain(asked);
+        if self.pause > 0 || self.asked.as_ref().is_some_and(|asked| !may_ask_again(asked)) {
             return;
         }
         match self.candidacy() {
@@ -47,11 +48,10 @@ impl Node {
         }
     }
 
-    /// Whether a person's word goes before it: an arbiter that was set back holds less than it was asked to hold. Comes it
+    /// Whether a person's word goes before it: an arbiter that was set back holds something else than it was asked of. Comes it
     /// true nevertheless, or what is asked now, the other one does not: both are the next version.
-    fn is_asked_in_vain(&self, asked: &Asked) -> bool {
-        let is_forced = matches!(&self.role, Role::Waiting(waiting) if waiting.forced);
-        is_forced && self.forgot.is_some_and(|holds| holds != asked.expect)
+    pub(crate) fn is_asked_in_vain(&self, asked: &Asked) -> bool {
+        self.forgot.as_ref().is_some_and(|holds| holds.version != asked.expect || !asked.to.can_follow(holds))
     }
 
     /// What it asks of the arbiter, or why it asks nothing.
@@ -62,15 +62,18 @@ impl Node {
         }
         let (me, life) = (self.setup.me, self.setup.life);
         if waiting.forced {
-            return match self.forgot {
-                // What the others remember is older than this.
-                Some(holds) => self.on_disk(self.known.alone(me, life, true)).map(|(_, to)| (holds, to)),
+            return match &self.forgot {
+                // What the others remember, and what it holds itself, is older than this.
+                Some(holds) => {
+                    let to = self.known.raised(holds).alone(me, life, true);
+                    self.on_disk(to).map(|(_, to)| (holds.version, to))
+                }
                 None if waiting.read => self.on_disk(self.known.alone(me, life, true)),
                 None => Err(Why::ArbiterUnread),
             };
         }
-        if let Some(holds) = self.forgot {
-            return Err(Why::ArbiterForgot { holds, seen: self.known.version });
+        if let Some(why) = self.arbiter_forgot() {
+            return Err(why);
         }
         if !waiting.read {
             return Err(Why::ArbiterUnread);
@@ -172,6 +175,11 @@ impl Node {
         Ok((self.known.version, to))
     }
 
+    pub(crate) fn arbiter_forgot(&self) -> Option<Why> {
+        let holds = self.forgot.as_ref()?.version;
+        Some(Why::ArbiterForgot { holds, seen: self.known.version })
+    }
+
     fn missing(&self, waiting: &Waiting, of: impl Iterator<Item = Member>) -> Vec<Member> {
         of.filter(|member| *member != self.setup.me && !waiting.heard.iter().any(|(heard, ..)| heard == member))
             .collect()
@@ -182,6 +190,7 @@ impl Node {
             // What is asked of an arbiter that was set back is not what it waits for.
             Err(why @ Why::ArbiterForgot { .. }) => why,
             Err(why) if self.asked.is_none() => why,
+            Ok(_) if self.pause > 0 => Why::ArbiterRefuses,
             _ => Why::Asked,
         })
     }

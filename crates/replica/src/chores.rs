@@ -19,6 +19,7 @@ use crate::error::ReplicaError;
 use crate::machine::Machine;
 use crate::message::Base;
 use crate::pace::Pace;
+use crate::questions::Question;
 use crate::shelf::{Coming, Shelf, Wrote};
 
 /// Something for the disk under the log: write the journal up to this entry, and sync it if told so; then make room for so many bytes.
@@ -65,13 +66,6 @@ pub(crate) enum ShelfDone<M: Machine> {
     Wrote(Wrote),
     Trimmed(Result<(), ReplicaError>),
     Loaded { number: u64, base: Base, machine: Result<M, String> },
-}
-
-/// A question to the arbiter.
-#[derive(Debug)]
-pub(crate) enum Question {
-    Read,
-    Change { expect: u64, to: Configuration },
 }
 
 /// A thread that takes one order after the other.

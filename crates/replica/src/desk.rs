@@ -20,7 +20,7 @@ use assent_membership::{Ack, Configuration, Member, Sequence, Standing, Word, Wo
 use assent_world::net::{Event, Events, Poll};
 use assent_world::{Clock, Gate};
 
-use crate::chores::{LogDone, LogOrder, Openings, Question, ShelfDone, ShelfOrder, Worker};
+use crate::chores::{LogDone, LogOrder, Openings, ShelfDone, ShelfOrder, Worker};
 use crate::error::ReplicaError;
 use crate::event::{Fault, Input, Output};
 use crate::execute::{Asked, Whose};
@@ -30,6 +30,7 @@ use crate::member::{CallError, Tuning};
 use crate::message::Base;
 use crate::own::Own;
 use crate::own_log::OwnLog;
+use crate::questions::{Question, Questions};
 use crate::replica::Replica;
 use crate::shelf::{Coming, Lent, Shelf, Wrote};
 use crate::status::Status;
@@ -84,7 +85,7 @@ pub(crate) struct Desk<M: Machine, F: Front<M>> {
     pub(crate) snapshots: Snapshots<M>,
     pub(crate) wants_sync: bool,
     pub(crate) log_busy: bool,
-    pub(crate) asked: Option<Question>,
+    pub(crate) questions: Questions,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) poll: Poll,
     pub(crate) wires: Wires,
@@ -389,7 +390,7 @@ impl<M: Machine, F: Front<M>> Desk<M, F> {
                 Note::Log(done) => self.log_done(done)?,
                 Note::Shelf(done) => self.shelf_done(*done?)?,
                 Note::Arbiter(answer) => {
-                    let input = answer.map_or(Input::ArbiterSilent, Input::Arbiter);
+                    let input = self.questions.answered(answer);
                     self.step(input)?;
                 }
             }
@@ -484,9 +485,7 @@ impl<M: Machine, F: Front<M>> Desk<M, F> {
 
     /// Gives the disks and the arbiter what they are to do next. Snapshots first: under steady load the log always wants something.
     fn order(&mut self) -> Result<(), Stopped> {
-        if let Some(question) = self.asked.take() {
-            _ = self.arbiter_worker.order(question);
-        }
+        self.questions.hand(|question| self.arbiter_worker.order(question));
         if !self.snapshots.busy {
             self.order_shelf();
         }
@@ -548,8 +547,8 @@ impl<M: Machine, F: Front<M>> Desk<M, F> {
                 Output::Store(configuration) => self.own.store(configuration)?,
                 Output::Promise(length_ms) => self.own.promise(length_ms)?,
                 Output::Send(message) => self.wires.say(&message),
-                Output::Read => _ = self.asked.get_or_insert(Question::Read),
-                Output::Change { expect, to } => self.asked = Some(Question::Change { expect, to }),
+                Output::Read => self.questions.read(),
+                Output::Change { expect, to } => self.questions.change(expect, to),
                 Output::Append(entries) => entries.iter().try_for_each(|entry| self.log.append(entry))?,
                 Output::Sync => self.wants_sync = true,
                 Output::Cut(to) => self.cut(to)?,

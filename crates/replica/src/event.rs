@@ -39,6 +39,13 @@ pub enum Input {
     Arbiter(Configuration),
     /// The arbiter did not answer.
     ArbiterSilent,
+    /// The arbiter answered that it does not do this; and nothing of that version that was asked before can come true any more.
+    Refused {
+        /// What it must hold.
+        expect: u64,
+        /// What it was to hold.
+        to: Configuration,
+    },
     /// How far the own log has come. Told of the log as it is now: never with what was cut.
     Held {
         /// In the kernel.

@@ -30,6 +30,7 @@ mod own;
 mod own_log;
 mod pace;
 mod primary;
+mod questions;
 mod recent;
 mod replica;
 mod rules;

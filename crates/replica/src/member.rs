@@ -35,6 +35,7 @@ use crate::front::{Front, Wanted};
 use crate::machine::Machine;
 use crate::own::Own;
 use crate::own_log::OwnLog;
+use crate::questions::{Question, Questions};
 use crate::replica::Replica;
 use crate::settings::{LeaseSettings, Settings, SettingsError};
 use crate::shelf::Shelf;
@@ -273,7 +274,7 @@ impl<M: Machine> Running<M> {
             shown: Shown::default(),
             wants_sync: false,
             log_busy: false,
-            asked: None,
+            questions: Questions::default(),
             clock: Arc::clone(&doors.clock),
             poll,
             wires,
@@ -480,7 +481,7 @@ impl<M: Machine> Tell<M> {
         Ok(Snapshots::new(shelf, openings, executed, worker))
     }
 
-    fn arbiter_worker(&self, arbiter: Box<dyn Arbiter>) -> Result<Worker<chores::Question>, StartError> {
+    fn arbiter_worker(&self, arbiter: Box<dyn Arbiter>) -> Result<Worker<Question>, StartError> {
         let tell = self.teller();
         let work = move |questions| chores::ask(&questions, &*arbiter, |answer| tell(Note::Arbiter(answer)));
         Worker::start("member-arbiter", work).map_err(system("starting a thread"))

@@ -25,6 +25,11 @@ const VERSION: u8 = 2;
 const VERSION_1: u8 = 1;
 /// A number of starts is no number of boots, also where a group was told another acknowledgement since.
 const COUNTED_STARTS: u64 = 1 << 63;
+/// So many bits behind a counted number tell lives apart that have the same one: a folder that was put back counts once more.
+const APART_BITS: u32 = 24;
+const APART: u64 = (1 << APART_BITS) - 1;
+/// The most starts, or boots, that are counted so.
+const COUNTED_MAX: u64 = COUNTED_STARTS >> APART_BITS;
 
 /// What a member keeps of itself.
 #[derive(Debug)]
@@ -32,6 +37,8 @@ pub struct Own {
     disk: Arc<dyn Disk>,
     folder: PathBuf,
     kept: Kept,
+    /// Random bits of this start.
+    apart: u64,
 }
 
 /// The file.
@@ -74,17 +81,19 @@ impl Own {
             kept.boots = kept.boots.saturating_add(1);
         }
         kept.boot_id = boot_id;
-        let own = Self { disk, folder: folder.to_path_buf(), kept };
+        let own = Self { disk, folder: folder.to_path_buf(), kept, apart: dice.roll() };
         own.write()?;
         Ok(own)
     }
 
     /// What confirmations live in, as this acknowledgement means them.
     #[must_use]
-    pub const fn life(&self, ack: Ack) -> Life {
+    pub fn life(&self, ack: Ack) -> Life {
         let memory = match ack {
-            Ack::None | Ack::Received => self.kept.starts | COUNTED_STARTS,
-            Ack::Written => self.kept.boots,
+            Ack::None | Ack::Received => counted(self.kept.starts, self.apart) | COUNTED_STARTS,
+            Ack::Written if self.kept.boot_id == 0 => counted(self.kept.boots, self.apart),
+            // The same in every start of one boot: the identity of that is random too.
+            Ack::Written => counted(self.kept.boots, u64::try_from(self.kept.boot_id & u128::from(APART)).unwrap_or(0)),
             Ack::Durable => 0,
         };
         Life { disk: self.kept.identity, memory }
@@ -141,6 +150,11 @@ impl Own {
     }
 }
 
+/// Grows with the number, and is another one where that is counted once more.
+fn counted(number: u64, apart: u64) -> u64 {
+    (number.min(COUNTED_MAX - 1) << APART_BITS) | (apart & APART)
+}
+
 fn lay(kept: &Kept) -> Vec<u8> {
     let mut fields = Writer::new();
     fields.u8(VERSION).u64(kept.identity).u64(kept.starts).u64(kept.boots).u128(kept.boot_id).u8(u8::from(kept.out));
@@ -171,4 +185,19 @@ pub(crate) fn parse(bytes: &[u8]) -> Option<Kept> {
         .ok()
         .filter(|(version, _)| frame.kind == KIND && [VERSION_1, VERSION].contains(version))
         .map(|(_, kept)| kept)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_that_is_counted_once_more_is_another_life_and_a_later_one_is_higher() {
+        assert_ne!(counted(2, 7), counted(2, 8), "a folder that was put back counts from there");
+        assert!(
+            counted(3, 0) > counted(2, u64::MAX) && counted(1, 0) > 100,
+            "also than what was counted without these bits"
+        );
+        assert!(counted(u64::MAX, u64::MAX) < COUNTED_STARTS, "and no number of boots is one of starts");
+    }
 }

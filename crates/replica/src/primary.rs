@@ -26,8 +26,6 @@ pub(crate) struct Primary {
     pub(crate) peers: BTreeMap<Member, Peer>,
     /// The own log when it began to lead: some of it may be acknowledged, so a read must see all of it.
     base: Sequence,
-    /// The last beat, as the node counts it.
-    pub(crate) beat: u64,
     lease: Option<Lease>,
     /// Bytes that may be read from the disk for others, and when that was reckoned.
     budget: (u64, u64),
@@ -71,7 +69,7 @@ impl Cursor {
 impl Primary {
     pub(crate) fn new(lease: Option<LeaseSettings>, base: Sequence) -> Self {
         let lease = lease.map(|lease| Lease::new(lease.length_ms, lease.drift_ppm));
-        Self { peers: BTreeMap::new(), base, beat: 0, lease, budget: (0, 0) }
+        Self { peers: BTreeMap::new(), base, lease, budget: (0, 0) }
     }
 
     /// This beat is sent now.
@@ -127,9 +125,6 @@ impl Replica {
 
     /// Asks the set whether anybody else leads.
     pub(crate) fn ask(&mut self) {
-        if let Side::Primary(primary) = &mut self.side {
-            primary.beat = primary.beat.saturating_add(1);
-        }
         self.node(Event::Ask);
     }
 

@@ -1,7 +1,7 @@
 //! A lease, and what a standby promises for it: kept in each life, also where nobody asks for one any more.
 
 use assent_ids::Epoch;
-use assent_membership::{Ack, Body, Configuration, History, InSync, Setup, Standing};
+use assent_membership::{Ack, Body, Configuration, History, InSync, Setup, Standing, Word};
 
 use crate::rules::Rule;
 use crate::simulation_test::{Group, Shape};
@@ -76,6 +76,32 @@ fn who_promised_in_an_earlier_life_keeps_it_also_where_it_is_told_of_no_lease_no
             }
         }
         assert_eq!(asked_at, Some(free_at), "{promised_ms} ms were promised");
+    }
+}
+
+#[test]
+fn a_lead_that_was_forced_once_breaks_no_promise_later() {
+    // A person had forced A's lead, and that stays in the configuration until he says that what was lost is settled. Each later candidacy
+    // passed for a forced one: B led within its promise, and A answered reads that did not show what B had executed.
+    let in_sync = InSync::only(A, life(A)).with(B, life(B));
+    let led = Configuration { version: 1, epoch: Epoch(1), primary: Some(A), in_sync, forced: true };
+    for by_force in [false, true] {
+        let setup = Setup { me: B, members: vec![A, B], preferred: A, life: life(B), ack: Ack::Received };
+        let opened = Opened { known: led.clone(), promised_ms: 5_000, ..Opened::default() };
+        let (mut replica, _) = Replica::start(Settings::new(setup), opened, 1_000).unwrap();
+        let mut asked_at = None;
+        for now in (1_020..8_000).step_by(20) {
+            let mut out = replica.step(Input::Arbiter(led.clone()), now);
+            if by_force && now == 1_500 {
+                out.extend(replica.word(Word::Force, now).unwrap());
+                out.extend(replica.step(Input::Arbiter(led.clone()), now));
+            }
+            if out.iter().any(|one| matches!(one, Output::Change { to, .. } if to.primary == Some(B))) {
+                asked_at = Some(now);
+                break;
+            }
+        }
+        assert_eq!(asked_at, Some(if by_force { 1_500 } else { 6_000 }), "by force: {by_force}");
     }
 }
 

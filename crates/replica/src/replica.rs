@@ -189,7 +189,7 @@ impl Replica {
             return Ok(ReadAt::Now);
         }
         self.ask();
-        Ok(ReadAt::Beat(if let Side::Primary(primary) = &self.side { primary.beat } else { 0 }))
+        Ok(ReadAt::Beat(self.node.beat()))
     }
 
     /// Takes an input in, and all commands and reads since the last one.
@@ -207,6 +207,7 @@ impl Replica {
             Input::Lost(member) => self.suspect(member),
             Input::Arbiter(configuration) => self.node(Event::Arbiter(configuration)),
             Input::ArbiterSilent => self.node(Event::ArbiterSilent),
+            Input::Refused { expect, to } => self.node(Event::Refused { expect, to }),
             Input::Held { written, durable } => self.held(written, durable),
             Input::WasCut(end) => self.was_cut(end),
             Input::Fetched { to, after, chain, entries } => self.fetched(to, after, chain, entries),
@@ -414,8 +415,8 @@ impl Replica {
     fn change(&mut self, expect: u64, to: Configuration) {
         let known = self.node.configuration().epoch;
         let asks_for_lead = to.primary == Some(self.me()) && to.epoch > known;
-        // What is not said now is said again with a tick.
-        if !asks_for_lead || to.forced || self.is_free() {
+        // What is not said now is said again with a tick. A person looks that no other one runs; that one once led by force says nothing.
+        if !asks_for_lead || self.node.asks_by_force() || self.is_free() {
             self.out.push(Output::Change { expect, to });
         }
     }
@@ -469,7 +470,7 @@ impl Replica {
             return;
         };
         let (held, leads) = match &body {
-            Body::Held { reach, beat, promised_ms, .. } => (Some((*reach, *beat, *promised_ms)), false),
+            Body::Held { life, reach, beat, promised_ms, .. } => (Some((*life, *reach, *beat, *promised_ms)), false),
             Body::Lead { .. } => (None, true),
             _ => (None, false),
         };
@@ -479,7 +480,9 @@ impl Replica {
         match &mut self.side {
             _ if self.node.leads().is_none() && self.node.follows().is_none() => self.watch.heard(from),
             Side::Primary(primary) => {
-                if let Some((reach, beat, promised_ms)) = held.filter(|_| current) {
+                // What another life says is no sign of the one that is counted on.
+                let counts = |life| self.node.counts_on(from, life);
+                if let Some((_, reach, beat, promised_ms)) = held.filter(|(life, ..)| current && counts(*life)) {
                     primary.answered(from, reach, self.watch.now_ms);
                     primary.promised(from, beat, if believes { u64::MAX } else { promised_ms });
                     self.watch.heard(from);

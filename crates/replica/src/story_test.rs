@@ -170,6 +170,21 @@ fn a_paused_primary_acknowledges_nothing_and_its_standby_leads_soon() {
 }
 
 #[test]
+fn an_arbiter_whose_disk_is_full_stops_no_pair_that_was_apart_for_a_moment() {
+    let mut group = formed(&shape(Ack::Received));
+    group.is_full = true;
+    group.cut_off(0, false, 200);
+    group.run(400);
+    let before = group.play.acked.len();
+    group.run(600);
+    assert!(group.play.acked.len() > before + 5, "{}", group.brief());
+    assert_eq!((group.arbiter.in_sync.len(), group.arbiter.epoch), (2, Epoch(1)), "{}", group.brief());
+    group.is_full = false;
+    group.run(600);
+    assert_eq!((group.arbiter.in_sync.len(), &group.broken), (2, &None), "{}", group.brief());
+}
+
+#[test]
 fn a_primary_cut_off_from_everybody_acknowledges_nothing() {
     let mut group = formed(&shape(Ack::Received));
     group.cut_off(0, true, 1_500);

@@ -8,6 +8,7 @@ use std::time::Duration;
 use assent_arbiter::{Arbiter, ArbiterError, CONNECTIONS_MAX, Door, GROUPS_MAX, GroupName, Ledger, Witness, open};
 use assent_kind::Kind;
 use assent_membership::Configuration;
+use assent_sim::SimDisk;
 use assent_world::net::{Address, Stream};
 use assent_world::{RealClock, RealDisk};
 
@@ -88,6 +89,21 @@ fn a_group_more_than_the_limit_is_refused_and_the_others_go_on() {
     let error = ledger.change(&group("one-more"), 0, &configuration(1, 1)).unwrap_err();
     assert_eq!(error.kind(), Kind::Full, "{error}");
     assert_eq!(ledger.change(&group("g0"), 1, &configuration(2, 1)).unwrap().version, 2);
+}
+
+#[test]
+fn a_witness_without_room_answers_reads_and_says_that_it_did_not_do_a_change() {
+    let disk = SimDisk::new();
+    let ledger = Ledger::open(Arc::new(disk.clone()), Path::new("w")).unwrap();
+    let door = Door::open(ledger, &"127.0.0.1:0".parse().unwrap(), Arc::new(RealClock)).unwrap();
+    let member = ask(door.address(), "g");
+    member.change(0, &configuration(1, 1)).unwrap();
+    disk.set_capacity(Some(0));
+    let error = member.change(1, &configuration(2, 1)).unwrap_err();
+    assert!(matches!(error, ArbiterError::Refused { .. }), "{error}");
+    assert_eq!((member.read().unwrap(), error.kind()), (configuration(1, 1), Kind::Full));
+    disk.set_capacity(None);
+    assert_eq!(member.change(1, &configuration(2, 1)).unwrap(), configuration(2, 1));
 }
 
 #[test]

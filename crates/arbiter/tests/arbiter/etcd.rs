@@ -131,6 +131,24 @@ fn etcd_keeps_what_every_arbiter_keeps_also_when_it_is_paused_and_killed() {
     assert_eq!(member.change(2, &configuration(3, 1)).unwrap().version, 3);
 }
 
+#[test]
+fn an_etcd_without_room_refuses_for_sure_only_what_it_then_does_not_hold() {
+    let nothing = Some("200 OK\r\n\r\n{}");
+    let full = Some("429 Too Many\r\n\r\n{\"error\":\"etcdserver: mvcc: database space exceeded\",\"code\":8}");
+    let busy = Some("429 Too Many\r\n\r\n{\"error\":\"etcdserver: too many requests\",\"code\":8}");
+    let cases = [
+        (vec![nothing, full, nothing], Kind::Full),
+        (vec![nothing, full, None], Kind::InDoubt),
+        (vec![nothing, busy, nothing], Kind::InDoubt),
+    ];
+    for (answers, kind) in cases {
+        let at = format!("etcd://127.0.0.1:{}", scripted(answers.clone()));
+        let arbiter = open(&at, "g".parse().unwrap(), Arc::new(RealClock), LIMIT).unwrap();
+        let error = arbiter.change(0, &configuration(1, 1)).unwrap_err();
+        assert_eq!(error.kind(), kind, "{answers:?}: {error}");
+    }
+}
+
 /// A gateway that says what it is told to, one connection an answer, and closes without a word where it has none.
 fn scripted(answers: Vec<Option<&'static str>>) -> u16 {
     let listener = tcp_listener(&"127.0.0.1:0".parse().unwrap()).unwrap();

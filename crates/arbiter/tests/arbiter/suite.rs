@@ -27,6 +27,7 @@ pub(crate) fn all(make: Make<'_>, prefix: &str) {
     let name = |test: &str| format!("{prefix}{test}");
     holds_what_it_was_told(make, &name("holds"));
     refuses_who_knows_less(make, &name("refuses"));
+    refuses_another_history(make, &name("history"));
     keeps_groups_apart(make, &name("apart-1"), &name("apart-2"));
     says_yes_once(make, &name("race"));
     tells_who_watches(make, &name("watch"));
@@ -59,6 +60,20 @@ fn refuses_who_knows_less(make: Make<'_>, group: &str) {
     let error = arbiter.change(2, &configuration(2, 0)).unwrap_err();
     assert_eq!((error.clone(), error.kind()), (ArbiterError::Version { expect: 2, to: 2 }, Kind::Invalid));
     assert_eq!(arbiter.change(2, &configuration(1, 0)).unwrap_err().kind(), Kind::Invalid, "never back");
+}
+
+/// Who knows the same version of before it was set back asks for what cannot follow this one.
+fn refuses_another_history(make: Make<'_>, group: &str) {
+    let arbiter = make(group);
+    let held = configuration(3, 1);
+    arbiter.change(0, &held).unwrap();
+    let lower = Configuration { version: 4, ..configuration(2, 0) };
+    let same = Configuration { version: 4, ..configuration(3, 0) };
+    for other in [lower, same] {
+        assert_eq!(arbiter.change(3, &other).unwrap(), held, "{other:?}");
+    }
+    let next = Configuration { version: 4, ..held };
+    assert_eq!(arbiter.change(3, &next).unwrap(), next);
 }
 
 fn keeps_groups_apart(make: Make<'_>, one: &str, other: &str) {

@@ -32,7 +32,7 @@ pub(super) enum Happening {
     /// Its answer arrives, or none.
     Answer {
         to: usize,
-        configuration: Option<Configuration>,
+        input: Input,
     },
     /// A member's clock says that something is due.
     Due(usize),
@@ -65,6 +65,8 @@ pub struct Group<P: Play> {
     pub(super) count: u64,
     pub seats: Vec<Seat<P>>,
     pub arbiter: Configuration,
+    /// The arbiter's disk is full: it answers, and does nothing.
+    pub is_full: bool,
     pub(super) cut_links: BTreeSet<(usize, usize)>,
     pub(super) cut_arbiter: BTreeSet<usize>,
     pub(super) paused_until_ms: Vec<u64>,
@@ -104,6 +106,7 @@ impl<P: Play> Group<P> {
             count: 0,
             seats,
             arbiter: Configuration::default(),
+            is_full: false,
             cut_links: BTreeSet::new(),
             cut_arbiter: BTreeSet::new(),
             paused_until_ms: vec![0; members],
@@ -191,7 +194,10 @@ impl<P: Play> Group<P> {
             }
             Happening::Read(from) => {
                 let held = self.arbiter.clone();
-                self.answer(from, held);
+                self.answer(from, Input::Arbiter(held));
+            }
+            Happening::Change { from, expect, to } if self.is_full && self.arbiter.version == expect => {
+                self.answer(from, Input::Refused { expect, to })
             }
             Happening::Change { from, expect, to } => {
                 if self.arbiter.version == expect && to.version > expect {
@@ -199,12 +205,9 @@ impl<P: Play> Group<P> {
                     self.look_at_votes();
                 }
                 let held = self.arbiter.clone();
-                self.answer(from, held);
+                self.answer(from, Input::Arbiter(held));
             }
-            Happening::Answer { to, configuration } => {
-                let input = configuration.map_or(Input::ArbiterSilent, Input::Arbiter);
-                self.step(to, input);
-            }
+            Happening::Answer { to, input } => self.hear_arbiter(to, input),
             Happening::Due(at) => {
                 if let Some(up) = &self.seats[at].up {
                     let (seat, due) = (&self.seats[at], up.replica.due_ms());
@@ -236,6 +239,16 @@ impl<P: Play> Group<P> {
         }
     }
 
+    /// A refusal is told when nothing else that was asked may still arrive, and be done.
+    fn hear_arbiter(&mut self, to: usize, input: Input) {
+        let is_open = |happening: &Happening, version: u64| matches!(happening, Happening::Change { from, expect, .. } if *from == to && *expect >= version);
+        let input = match input {
+            Input::Refused { expect, .. } if self.happenings.values().any(|one| is_open(one, expect)) => Input::Time,
+            input => input,
+        };
+        self.step(to, input);
+    }
+
     fn snapshots(&mut self, happening: &Happening) {
         let (at, said) = match *happening {
             Happening::Snapshot(at) => {
@@ -257,15 +270,16 @@ impl<P: Play> Group<P> {
         self.rng.below(1_000) < self.loss
     }
 
-    fn answer(&mut self, to: usize, held: Configuration) {
-        let configuration = (!self.is_lost() && !self.cut_arbiter.contains(&to)).then_some(held);
-        let later = if configuration.is_some() { self.rng.range(1..6) } else { 50 };
-        self.plan(later, Happening::Answer { to, configuration });
+    fn answer(&mut self, to: usize, input: Input) {
+        let is_heard = !self.is_lost() && !self.cut_arbiter.contains(&to);
+        let input = if is_heard { input } else { Input::ArbiterSilent };
+        let later = if is_heard { self.rng.range(1..6) } else { 50 };
+        self.plan(later, Happening::Answer { to, input });
     }
 
     fn ask(&mut self, from: usize, question: Happening) {
         if self.is_lost() || self.cut_arbiter.contains(&from) {
-            return self.plan(50, Happening::Answer { to: from, configuration: None });
+            return self.plan(50, Happening::Answer { to: from, input: Input::ArbiterSilent });
         }
         // Now and then one is late, and comes when nobody expects it any more.
         let later =
