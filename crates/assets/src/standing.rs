@@ -177,7 +177,8 @@ fn sentence(why: &Why) -> String {
         Why::ArbiterUnread => "the arbiter has not said what it holds: is it reached?".to_owned(),
         Why::ArbiterForgot { holds, seen } if holds >= seen => format!(
             "the arbiter holds version {holds} of another history than {seen}, which was seen before: it was set back, and another \
-             node led by it; restore it, or say `force` to the node that holds everything"
+             node led by it; restore it, or say `force` to the node that holds everything; if that one leads, restart it, and start the \
+             other one from an empty folder"
         ),
         Why::ArbiterForgot { holds, seen } => format!(
             "the arbiter holds version {holds}, and {seen} was seen before: it has forgotten; restore it, or say `force`"

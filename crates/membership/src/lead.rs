@@ -71,9 +71,9 @@ impl Peer {
     }
 
     /// A letter of a life that is no later one by its number, while the known one is silent: an old letter, or its folder went back in
-    /// time. The next beat tells.
-    const fn challenge(&mut self, life: Life, beat: &mut u64) {
-        if self.silent && self.challenged.is_none() {
+    /// time. The next beat tells. The life that has spoken last is asked: another one may have died before it answered.
+    fn challenge(&mut self, life: Life, beat: &mut u64) {
+        if self.silent && self.challenged.is_none_or(|(of, _)| of != life) {
             *beat = beat.saturating_add(1);
             self.challenged = Some((life, *beat));
         }
@@ -421,10 +421,6 @@ impl Node {
                 missing.push(member);
             }
         }
-        match self.arbiter_forgot() {
-            _ if missing.is_empty() => Standing::Leads,
-            Some(why) => Standing::Stalls(why),
-            None => Standing::Stalls(Why::Unconfirmed(missing)),
-        }
+        if missing.is_empty() { Standing::Leads } else { Standing::Stalls(Why::Unconfirmed(missing)) }
     }
 }

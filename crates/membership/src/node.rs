@@ -65,6 +65,8 @@ pub(crate) enum Role {
 pub(crate) struct Asked {
     pub(crate) expect: u64,
     pub(crate) to: Configuration,
+    /// What it is to follow: of the version that is expected an arbiter that was set back may hold something else.
+    pub(crate) of: Configuration,
 }
 
 /// How long nothing is asked of an arbiter that has refused a change: meanwhile who asked may follow.
@@ -139,7 +141,7 @@ impl Node {
             Event::Heard(letter) => self.heard(letter, &mut out),
             Event::Arbiter(configuration) => self.told(configuration, &mut out),
             Event::ArbiterSilent => self.unanswered(&mut out),
-            Event::Refused { expect, to } => self.refused(&Asked { expect, to }),
+            Event::Refused { expect, to } => self.refused(expect, &to),
             Event::Silent(member) => self.silent(member, &mut out),
             Event::Patience => {
                 if let Role::Waiting(waiting) = &mut self.role {
@@ -392,10 +394,12 @@ impl Node {
         *configuration != self.known && !configuration.can_follow(&self.known)
     }
 
-    /// Whether another one leads by this, in the epoch that is known or a later one.
+    /// Whether another one leads by this, in the epoch that is known or a later one; or in an earlier one, made since an arbiter that was set back
+    /// counts as far again: a copy alone has a lower version.
     fn gave_away_lead(&self, configuration: &Configuration) -> bool {
-        let is_other = configuration.primary != self.known.primary;
-        configuration.epoch > self.known.epoch || (configuration.epoch == self.known.epoch && is_other)
+        let (known, is_other) = (&self.known, configuration.primary != self.known.primary);
+        let is_new = configuration.epoch == known.epoch || configuration.version >= known.version;
+        configuration.epoch > known.epoch || (is_other && is_new)
     }
 
     /// Who is told to stay out, and has asked to lead, asks for what is in its place: of the two one comes true at most, and which, it learns.
@@ -487,8 +491,8 @@ impl Node {
 
     /// The arbiter has not done that, and nothing that was asked of it before can come true any more. It is not silent: so nobody
     /// else would be heard either.
-    fn refused(&mut self, asked: &Asked) {
-        if self.asked.as_ref() != Some(asked) {
+    fn refused(&mut self, expect: u64, to: &Configuration) {
+        if !self.asked.as_ref().is_some_and(|asked| asked.expect == expect && asked.to == *to) {
             return;
         }
         self.asked = None;
@@ -518,7 +522,8 @@ impl Node {
     /// Asks the arbiter, and keeps in mind that it was asked.
     pub(crate) fn ask(&mut self, expect: u64, to: Configuration, out: &mut Vec<Action>) {
         out.push(Action::Change { expect, to: to.clone() });
-        self.asked = Some(Asked { expect, to });
+        let of = self.forgot.clone().unwrap_or_else(|| self.known.clone());
+        self.asked = Some(Asked { expect, to, of });
     }
 
     /// Whether it may tell a primary that it holds something. Who asked to be promoted may be it any moment, with no more

@@ -7,8 +7,8 @@ use assent_ids::Epoch;
 use crate::group_test::{Crash, Group, Seat, Shape, Wire};
 use crate::progress_test::{Faults, formed, settle};
 use crate::{
-    Ack, Action, Body, Configuration, Event, History, Letter, Member, Node, Setup, SetupError, Standing, Why, Word,
-    WordError,
+    Ack, Action, Body, Configuration, Event, History, InSync, Letter, Member, Node, Setup, SetupError, Standing, Why,
+    Word, WordError,
 };
 
 const A: Member = Member(0);
@@ -570,6 +570,55 @@ fn a_standby_whose_folder_went_back_in_time_is_counted_on_again() {
         settle(&mut group, &shape, &Faults::none(2));
         assert_eq!((group.arbiter.in_sync.len(), group.broken), (2, None), "{ack:?}");
     }
+}
+
+#[test]
+fn a_life_that_was_asked_and_died_before_it_answered_keeps_no_later_one_out() {
+    let shape = Shape::pair(Ack::Received);
+    let mut group = formed(&shape);
+    let alone = Faults { up: vec![true, false], ..Faults::none(2) };
+    let older = group.seats[1].clone();
+    for request in 1..=3 {
+        group.submit(&shape, 0, request);
+        settle(&mut group, &shape, &Faults::none(2));
+        group.crash(1, Crash::Power);
+        settle(&mut group, &shape, &alone);
+        group.start(&shape, 1);
+        settle(&mut group, &shape, &Faults::none(2));
+    }
+    group.crash(1, Crash::Power);
+    settle(&mut group, &shape, &alone);
+    let back = older.back + 1;
+    group.seats[1] = Seat { node: None, back, ..older };
+    group.start(&shape, 1);
+    group.step(1, Event::Tick);
+    let greets = |wire: &&Wire| matches!(wire, Wire::Letter(letter) if letter.from == B && matches!(letter.body, Body::Hello { .. }));
+    let greeting: Vec<Wire> = group.net.iter().filter(greets).cloned().collect();
+    assert!(!greeting.is_empty());
+    greeting.iter().for_each(|wire| group.deliver(&shape, wire));
+    group.crash(1, Crash::Power);
+    group.start(&shape, 1);
+    settle(&mut group, &shape, &Faults::none(2));
+    assert_eq!((group.arbiter.in_sync.len(), group.seats[1].log.len(), group.broken), (2, 3, None));
+}
+
+#[test]
+fn what_was_asked_of_an_arbiter_before_it_was_set_back_is_not_asked_of_it_again() {
+    // It had gone on by as many changes under another primary, in an earlier epoch: what was asked before would have taken the lead from that one, and
+    // what that one had acknowledged was gone; and both led.
+    let (_, mut group) = pair();
+    let known = group.arbiter.clone();
+    let primary = group.seats[0].node.as_mut().unwrap();
+    let asks = |action: &Action| matches!(action, Action::Change { .. });
+    assert!(primary.step(Event::Silent(B)).iter().chain(&primary.step(Event::Tick)).any(asks));
+    let earlier = Epoch(known.epoch.0 - 1);
+    let only_b = InSync::only(B, known.in_sync.life(B).unwrap());
+    let other = Configuration { epoch: earlier, primary: Some(B), in_sync: only_b, ..known };
+    let actions = primary.step(Event::Arbiter(other.clone()));
+    assert!(actions.contains(&Action::Yield) && !actions.iter().any(asks), "{actions:?}");
+    assert!(!primary.step(Event::Tick).iter().any(asks));
+    let (holds, seen) = (other.version, known.version);
+    assert_eq!(primary.standing(), Standing::Waits(Why::ArbiterForgot { holds, seen }));
 }
 
 #[test]

@@ -51,7 +51,7 @@ impl Node {
     /// Whether a person's word goes before it: an arbiter that was set back holds something else than it was asked of. Comes it
     /// true nevertheless, or what is asked now, the other one does not: both are the next version.
     pub(crate) fn is_asked_in_vain(&self, asked: &Asked) -> bool {
-        self.forgot.as_ref().is_some_and(|holds| holds.version != asked.expect || !asked.to.can_follow(holds))
+        self.forgot.as_ref().is_some_and(|holds| *holds != asked.of)
     }
 
     /// What it asks of the arbiter, or why it asks nothing.
