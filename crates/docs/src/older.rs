@@ -1,6 +1,6 @@
 //! What is left of a document whose newest commit cannot be read: the revisions before that one, and the way back to one of them.
 //!
-//! Walk: [`Database::older`] · [`Older::at`], [`Older::tagged`], [`Older::history`] read · [`Older::truncate`] gives up what cannot be read.
+//! Walk: [`Database::held`] gives a document out whether its newest commit can be read or not, [`Database::seat`] its writer's seat · [`Database::older`] · [`Older::at`], [`Older::tagged`], [`Older::history`] read · [`Older::truncate`] gives up what cannot be read.
 //! Deliberately absent: the newest revision, and what stands on it. Who has no use for what is left drops the document, or puts another in
 //! its place ([`Database::edit_anew`]).
 

@@ -21,8 +21,8 @@ pub struct Life {
     /// The data folder: random bits born with it.
     pub disk: u64,
     /// What holds that which is not synced, by a number that grows, unless the folder goes back in time: then it is another one all the
-    /// same, but for `written` where the copy was made in this boot, or the one before. `ack = durable`: nothing, always 0. `written`: the boots of the operating system, counted in the folder. `received`: the
-    /// openings of the log.
+    /// same, but for `written` where the copy was made in this boot, or the one before. `ack = durable`: nothing, always 0. `written`: the
+    /// boots of the operating system, counted in the folder. `received`: the openings of the log.
     pub memory: u64,
 }
 

@@ -525,6 +525,19 @@ fn a_standby_that_comes_back_with_an_older_copy_is_not_counted_on_for_what_it_sa
     }
 }
 
+/// So often a command is executed, and the standby dies and comes back.
+fn restarts(group: &mut Group, shape: &Shape, times: u8) {
+    for request in 1..=times {
+        group.submit(shape, 0, request);
+        settle(group, shape, &Faults::none(2));
+        group.crash(1, Crash::Power);
+        settle(group, shape, &Faults { up: vec![true, false], ..Faults::none(2) });
+        group.start(shape, 1);
+        settle(group, shape, &Faults::none(2));
+        assert_eq!(group.arbiter.in_sync.len(), 2);
+    }
+}
+
 #[test]
 fn a_standby_whose_folder_went_back_in_time_is_counted_on_again() {
     // Its starts were counted from an older number on, and what it said passed for late messages of an earlier life: as long as that
@@ -534,15 +547,7 @@ fn a_standby_whose_folder_went_back_in_time_is_counted_on_again() {
         let mut group = formed(&shape);
         let alone = Faults { up: vec![true, false], ..Faults::none(2) };
         let older = group.seats[1].clone();
-        for request in 1..=2 {
-            group.submit(&shape, 0, request);
-            settle(&mut group, &shape, &Faults::none(2));
-            group.crash(1, Crash::Power);
-            settle(&mut group, &shape, &alone);
-            group.start(&shape, 1);
-            settle(&mut group, &shape, &Faults::none(2));
-            assert_eq!(group.arbiter.in_sync.len(), 2);
-        }
+        restarts(&mut group, &shape, 2);
         group.step(1, Event::Tick);
         let is_from_b = |wire: &&Wire| matches!(wire, Wire::Letter(letter) if letter.from == B);
         let late: Vec<Wire> = group.net.iter().filter(is_from_b).cloned().collect();
@@ -578,14 +583,7 @@ fn a_life_that_was_asked_and_died_before_it_answered_keeps_no_later_one_out() {
     let mut group = formed(&shape);
     let alone = Faults { up: vec![true, false], ..Faults::none(2) };
     let older = group.seats[1].clone();
-    for request in 1..=3 {
-        group.submit(&shape, 0, request);
-        settle(&mut group, &shape, &Faults::none(2));
-        group.crash(1, Crash::Power);
-        settle(&mut group, &shape, &alone);
-        group.start(&shape, 1);
-        settle(&mut group, &shape, &Faults::none(2));
-    }
+    restarts(&mut group, &shape, 3);
     group.crash(1, Crash::Power);
     settle(&mut group, &shape, &alone);
     let back = older.back + 1;

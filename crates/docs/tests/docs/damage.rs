@@ -4,6 +4,7 @@ use std::path::Path;
 
 use assent_docs::{Config, DocsError, Look, Meta, NodeKey, Value, Versioning};
 use assent_kind::Kind;
+use assent_sim::SimDisk;
 use assent_world::{Access, Disk, Open};
 
 use super::tree::push;
@@ -11,14 +12,14 @@ use super::{Desk, fresh, fresh_with, says};
 
 /// Changes one byte of these in the journal, where they stand last.
 pub fn rot(desk: &Desk, bytes: &[u8]) {
-    rot_in(desk, "log", bytes);
+    rot_in(&desk.disk, "log", bytes);
 }
 
 /// The same in a file of this folder.
-pub fn rot_in(desk: &Desk, folder: &str, bytes: &[u8]) {
+pub fn rot_in(disk: &SimDisk, folder: &str, bytes: &[u8]) {
     let folder = Path::new(folder);
-    for name in desk.disk.list(folder).unwrap() {
-        let Ok(file) = desk.disk.open(&folder.join(name), Open { access: Access::Write, direct: false }) else {
+    for name in disk.list(folder).unwrap() {
+        let Ok(file) = disk.open(&folder.join(name), Open { access: Access::Write, direct: false }) else {
             continue;
         };
         let mut all = vec![0; file.size().unwrap() as usize];
@@ -233,7 +234,7 @@ fn a_truncation_is_refused_where_tags_cannot_be_read_and_everything_else_goes_on
     ('a'..='z').for_each(|letter| doc.tag(&name(letter), 1).unwrap());
     desk.db.checkpoint().unwrap();
     drop((doc, last));
-    rot_in(&desk, "index", name('c').as_bytes());
+    rot_in(&desk.disk, "index", name('c').as_bytes());
     let desk = desk.again();
     assert!(!desk.db.stats().rebuilt);
     let doc = desk.db.document("orders").unwrap();

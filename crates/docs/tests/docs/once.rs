@@ -141,7 +141,7 @@ fn a_request_is_done_though_rows_of_others_that_are_over_are_damaged() {
             commit(&desk, "a", &says(&[once(&desk, number, 10)]));
         }
         desk.db.checkpoint().unwrap();
-        rot_in(&desk, "index", rots);
+        rot_in(&desk.disk, "index", rots);
         let mut desk = desk.again();
         assert!(!desk.db.stats().rebuilt);
         desk.clock.advance(Duration::from_secs(10));

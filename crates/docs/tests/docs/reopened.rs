@@ -3,14 +3,16 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use assent_docs::{Config, Database, Look, Meta, NodeKey, Value, Versioning};
+use assent_docs::{Config, Database, DocsError, Look, Meta, NodeKey, Value, Versioning};
 use assent_ids::Xid;
+use assent_journal::Journal;
 use assent_kind::Kind;
+use assent_sim::SimDice;
 use assent_world::Clock as _;
 
-use super::damage::rot_in;
+use super::damage::{bury, rot_in};
 use super::tree::push;
-use super::{fresh, fresh_with, says};
+use super::{Desk, fresh, fresh_with, journal, open_with, says};
 
 #[test]
 fn an_open_replays_what_is_behind_the_last_checkpoint_and_walks_no_more() {
@@ -54,11 +56,11 @@ fn a_clean_stop_leaves_nothing_to_replay_and_a_commit_for_which_nobody_waited_is
     let mut edit = doc.edit().unwrap();
     push(&mut edit, NodeKey::DOCUMENT, None, Value::Null);
     drop(edit.commit_begin(&Meta::default()).unwrap());
-    let super::Desk { disk, clock, log, db, config } = desk;
+    let Desk { disk, clock, log, db, config } = desk;
     db.close().unwrap();
     drop((log, doc));
     disk.kill();
-    let desk = super::open_with(&disk, &clock, 2, super::journal(), config);
+    let desk = open_with(&disk, &clock, 2, journal(), config);
     assert_eq!((desk.db.stats().replayed, desk.db.document("orders").unwrap().latest().number()), (0, 1));
 }
 
@@ -77,12 +79,12 @@ fn an_index_of_another_journal_or_none_is_built_anew() {
     desk.db.checkpoint().unwrap();
     // Another database's index stands where this one's should.
     let disk = Arc::new(desk.disk.clone());
-    let other = assent_journal::Journal::open(
+    let other = Journal::open(
         Arc::clone(&disk) as _,
         Arc::new(desk.clock.clone()),
-        Arc::new(assent_sim::SimDice::new(9)),
+        Arc::new(SimDice::new(9)),
         Path::new("other"),
-        super::journal(),
+        journal(),
     );
     let (other, _) = other.unwrap();
     let open =
@@ -115,7 +117,7 @@ fn an_index_of_which_one_sector_rots_is_built_anew_by_the_open_that_meets_it() {
             edit.commit(&says("behind")).unwrap();
         }
         drop(doc);
-        rot_in(&desk, "index", b"what rots");
+        rot_in(&desk.disk, "index", b"what rots");
         let mut desk = desk.again();
         for is_rebuilt in [true, false] {
             assert_eq!(desk.db.stats().rebuilt, is_rebuilt);
@@ -128,6 +130,43 @@ fn an_index_of_which_one_sector_rots_is_built_anew_by_the_open_that_meets_it() {
             desk = desk.again();
         }
     }
+}
+
+#[test]
+fn an_index_is_kept_where_the_journal_cannot_be_read_to_its_end() {
+    // It was begun anew before it was known that no other could be built: what might have passed was for ever.
+    let desk = fresh();
+    let doc = desk.db.create("old", Versioning::Full).unwrap();
+    let mut edit = doc.edit().unwrap();
+    push(&mut edit, NodeKey::DOCUMENT, None, Value::String("an old text"));
+    edit.commit(&Meta::default()).unwrap();
+    bury(&desk, b"an old text");
+    let doc = desk.db.create("orders", Versioning::default()).unwrap();
+    let mut edit = doc.edit().unwrap();
+    let leaf = push(&mut edit, NodeKey::DOCUMENT, None, Value::Number("1"));
+    edit.commit(&says("what rots")).unwrap();
+    desk.db.checkpoint().unwrap();
+    let mut edit = doc.edit().unwrap();
+    edit.set(leaf, Value::Number("2")).unwrap();
+    edit.commit(&says("behind")).unwrap();
+    drop(doc);
+    let Desk { disk, clock, log, db, config } = desk;
+    drop((log, db));
+    rot_in(&disk, "index", b"what rots");
+    for _ in 0..2 {
+        disk.kill();
+        let (all, times) = (Arc::new(disk.clone()), Arc::new(clock.clone()));
+        let dice = Arc::new(SimDice::new(disk.hash()));
+        let (log, _) = Journal::open(all.clone(), times.clone(), dice, Path::new("log"), journal()).unwrap();
+        let refused = Database::open(log, all, times, Path::new("index"), config).unwrap_err();
+        assert!(matches!(refused, DocsError::Index(_)) && refused.kind() == Kind::Corrupt, "{refused}");
+    }
+    disk.kill();
+    // The same byte once more: it has passed.
+    rot_in(&disk, "index", b"vhat rots");
+    let desk = open_with(&disk, &clock, disk.hash(), journal(), config);
+    assert!(!desk.db.stats().rebuilt);
+    assert_eq!(desk.db.document("orders").unwrap().latest().item(leaf).unwrap().text(), "2");
 }
 
 #[test]
@@ -218,7 +257,7 @@ fn on_a_real_disk_it_is_the_same() {
         let dice = Arc::new(assent_world::RealDice);
         let open = || {
             let (disk, clock) = (Arc::clone(&disk), Arc::clone(&clock));
-            assent_journal::Journal::open(disk as _, clock as _, dice.clone() as _, &log, super::journal())
+            Journal::open(disk as _, clock as _, dice.clone() as _, &log, journal())
         };
         let until = assent_world::RealClock.now().after(std::time::Duration::from_secs(20));
         let (log, _) = loop {
