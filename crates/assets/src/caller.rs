@@ -147,7 +147,7 @@ impl Caller {
     }
 
     pub(crate) fn has_gone(&self) -> bool {
-        self.guest.is_over && self.guest.outbox.is_empty() && self.due.is_empty()
+        self.guest.has_gone() && self.due.is_empty()
     }
 
     /// It says nothing more, and waits for answers.

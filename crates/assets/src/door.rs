@@ -417,6 +417,6 @@ impl Client {
     }
 
     const fn has_gone(&self) -> bool {
-        self.guest.is_over && self.guest.outbox.is_empty()
+        self.guest.has_gone()
     }
 }

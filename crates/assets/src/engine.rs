@@ -328,7 +328,7 @@ impl Engine {
     /// Subscribes to changes of these assets, or of all; up to `most` wait to be taken.
     ///
     /// # Errors
-    /// `Subscribed`: all subscriptions together name too many assets.
+    /// `Subscribed`: all subscriptions together name too many assets; `Keeps`: or they would keep too many changes.
     pub fn subscribe(&self, wanted: Option<&[AssetId]>, most: usize) -> Result<SubscriptionId, AssetsError> {
         self.core().subscriptions.add(wanted, most)
     }
@@ -410,10 +410,8 @@ impl Engine {
     }
 
     /// Reads both snapshots as a whole and says what each is, or what is wrong with it.
-    ///
-    /// # Errors
-    /// As the disk says.
-    pub fn verify(&self) -> Result<Vec<Verified>, AssetsError> {
+    #[must_use]
+    pub fn verify(&self) -> Vec<Verified> {
         let slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         let verified = self.store.verify(self.config.limits, &self.logics);
         drop(slots);

@@ -8,7 +8,7 @@ use assent_journal::JournalError;
 use assent_kind::Kind;
 use assent_membership::Sequence;
 
-use crate::subscribe::WANTED_SUM_MAX;
+use crate::subscribe::{KEPT_SUM_MAX, WANTED_SUM_MAX};
 
 /// Why an engine refused or failed. What business rules refuse is an [`Answer`](crate::Answer).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -65,6 +65,16 @@ pub enum AssetsError {
         /// How many all together would name.
         assets: usize,
     },
+    /// One more subscription would have too many changes kept.
+    #[error(
+        "subscriptions would keep {changes} changes, {asked} of them for this one; at most {KEPT_SUM_MAX} are kept: ask for fewer"
+    )]
+    Keeps {
+        /// How many all together would.
+        changes: usize,
+        /// How many this one asks for.
+        asked: usize,
+    },
     /// The log refused. Nothing was done.
     #[error(transparent)]
     Log(#[from] JournalError),
@@ -112,7 +122,7 @@ impl AssetsError {
             Self::Log(error) => error.kind(),
             Self::InDoubt { .. } => Kind::InDoubt,
             Self::Closed { .. } => Kind::Closed,
-            Self::Subscribed { .. } => Kind::Full,
+            Self::Subscribed { .. } | Self::Keeps { .. } => Kind::Full,
             Self::Disk { kind, .. } => *kind,
         }
     }

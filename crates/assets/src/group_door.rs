@@ -512,10 +512,12 @@ impl Front<Machine> for GroupDoor {
             client.guest.say();
             if client.has_gone() {
                 self.leave(token);
+            } else if client.guest.has_more && !client.has_no_room() {
+                // Also of one that has ended its own direction: only what finds no room for its answer lets it listen.
+                self.listening.remove(&token);
+                self.again.insert(token);
             } else if client.only_listens() {
                 self.listening.insert(token);
-            } else if client.guest.has_more && !client.has_no_room() {
-                self.again.insert(token);
             }
         }
         while self.listening.len() > LISTENING_MAX

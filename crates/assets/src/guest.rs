@@ -1,6 +1,6 @@
 //! One connection of a client, as a server has it: what arrived, what is to be said, and how much of either it may leave lying.
 //!
-//! Walk: [`Guest::hear`] takes in what has arrived · [`Guest::say`] writes what may be told.
+//! Walk: [`Guest::hear`] takes in what has arrived · [`Guest::say`] writes what may be told · [`Guest::has_gone`] when nothing is left of either.
 //! Deliberately absent: what any of it means.
 
 use std::io::{ErrorKind, Read, Write};
@@ -53,6 +53,20 @@ impl Guest {
         self.outbox.len() >= UNREAD_BYTES_MAX
     }
 
+    /// It says nothing more, all of it was taken, and what was answered has gone out.
+    pub(crate) const fn has_gone(&self) -> bool {
+        // Who only ends its own direction waits for the answers to what still lies here.
+        self.is_over && !self.has_more && self.outbox.is_empty()
+    }
+
+    /// The connection is broken: nobody hears an answer. What was not taken yet is not done, and keeps nobody here.
+    fn lose(&mut self) {
+        self.is_over = true;
+        self.has_more = false;
+        self.inbox.clear();
+        self.outbox.clear();
+    }
+
     /// Takes in what has arrived, as long as it reads its answers. `to_the_end`: nobody says again that the other end has closed.
     pub(crate) fn hear(&mut self, buffer: &mut [u8], to_the_end: bool) {
         let before = self.inbox.len();
@@ -76,7 +90,7 @@ impl Guest {
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(_) => self.is_over = true,
+                Err(_) => self.lose(),
             }
         }
     }
@@ -90,10 +104,7 @@ impl Guest {
                 Ok(bytes) => written += bytes,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(_) => {
-                    self.is_over = true;
-                    written = self.outbox.len();
-                }
+                Err(_) => self.lose(),
             }
         }
         self.outbox.drain(..written.min(self.outbox.len()));
@@ -130,5 +141,44 @@ mod tests {
         client.write_all(b"more").unwrap();
         guest.hear(&mut buffer, true);
         assert!(guest.has_more && guest.inbox.len() == laid_bytes(ASKED_BYTES_MAX) + 1);
+    }
+
+    /// The other end is gone: what is written comes back as an error, or what is read.
+    struct Broken {
+        reads: bool,
+    }
+
+    impl Read for Broken {
+        fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
+            Err(if self.reads { ErrorKind::WouldBlock } else { ErrorKind::ConnectionReset }.into())
+        }
+    }
+
+    impl Write for Broken {
+        fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
+            Err(if self.reads { ErrorKind::BrokenPipe } else { ErrorKind::WouldBlock }.into())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn who_ends_its_own_direction_stays_for_what_lies_here_and_who_is_gone_does_not() {
+        for reads in [true, false] {
+            let mut guest = Guest::new(Broken { reads });
+            (guest.inbox, guest.outbox) = (vec![1; 9], vec![2; 9]);
+            (guest.is_over, guest.has_more) = (reads, true);
+            assert!(!guest.has_gone());
+            guest.say();
+            guest.hear(&mut [0; 64], false);
+            assert!(guest.has_gone() && guest.inbox.is_empty(), "{reads}");
+        }
+        let mut guest = Guest::new(std::io::empty());
+        (guest.is_over, guest.has_more) = (true, true);
+        assert!(!guest.has_gone(), "its turn was over before what it said");
+        guest.hear(&mut [0; 64], true);
+        assert!(guest.has_gone(), "and it has another one");
     }
 }

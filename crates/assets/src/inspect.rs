@@ -82,12 +82,12 @@ impl Compared {
 pub fn verify(kept: &Kept<'_>) -> Result<Found, AssetsError> {
     let store = store(kept);
     let recovered = recover::recover(kept.log, &store, kept.limits, &kept.logics)?;
-    let snapshots = store.verify(kept.limits, &kept.logics)?;
+    let snapshots = store.verify(kept.limits, &kept.logics);
     let whole: Vec<(&Verified, Sequence, u64)> =
         snapshots.iter().filter_map(|one| one.found.as_ref().ok().map(|(at, hash)| (one, *at, *hash))).collect();
     let mut reached = 0;
     // From the beginning, or from the older snapshot: then the newer one is met on the way.
-    if let Some((mut machine, place)) = oldest(kept, &store)? {
+    if let Some((mut machine, place)) = oldest(kept, &store) {
         let mut answers = Vec::new();
         for entry in kept.log.read(place)? {
             recover::apply(&mut machine, &entry?, &mut answers)?;
@@ -153,9 +153,9 @@ fn store(kept: &Kept<'_>) -> Store {
 }
 
 /// The oldest state from which the log can be replayed.
-fn oldest(kept: &Kept<'_>, store: &Store) -> Result<Option<(Machine, Lsn)>, AssetsError> {
+fn oldest(kept: &Kept<'_>, store: &Store) -> Option<(Machine, Lsn)> {
     if kept.log.start() == Lsn::ZERO {
-        return Ok(Some((Machine::new(kept.limits, kept.logics.clone()), Lsn::ZERO)));
+        return Some((Machine::new(kept.limits, kept.logics.clone()), Lsn::ZERO));
     }
     store.load_older(kept.limits, &kept.logics)
 }
@@ -166,7 +166,7 @@ fn hash_behind(kept: &Kept<'_>, at: Sequence) -> Result<u64, AssetsError> {
         file: kept.folder.display().to_string(),
         what: format!("its snapshots are behind command {at}, where the other one ends: there is nothing to compare"),
     };
-    let (mut machine, place) = oldest(kept, &store(kept))?.ok_or_else(too_far)?;
+    let (mut machine, place) = oldest(kept, &store(kept)).ok_or_else(too_far)?;
     let mut answers = Vec::new();
     for entry in kept.log.read(place)? {
         if machine.sequence() >= at {

@@ -207,12 +207,14 @@ fn failed() -> Reply {
     Reply::RolledBack(native(Kind::RolledBack, "its work had failed".to_owned()))
 }
 
-fn lost(error: ClientError) -> Reply {
+/// Whose command a server may have is not refused by who cannot be reached afterwards, whatever he says.
+fn lost(error: ClientError, may_be_kept: bool) -> Reply {
     let kind = error.kind;
     let native = native(kind, error.message);
     match kind {
         // It was done or not; or nobody answers, and what was sent may be done yet.
         Kind::InDoubt | Kind::Unavailable | Kind::Internal | Kind::Closed => Reply::Lost(native),
+        _ if may_be_kept => Reply::Lost(native),
         _ => Reply::Refused(kind, native),
     }
 }
@@ -223,13 +225,19 @@ impl Resource for RemoteAssets {
     }
 
     fn send(&mut self, verb: Verb) {
-        let laid = self.alone().and_then(|()| self.lay(verb)).and_then(|asked| self.client.flush().map(|()| asked));
-        self.asked = laid.unwrap_or_else(|error| Asked::Ready(lost(error)));
+        self.asked = match self.alone() {
+            // What the client before has left is another verb's.
+            Err(error) => Asked::Ready(lost(error, false)),
+            Ok(()) => {
+                let laid = self.lay(verb).and_then(|asked| self.client.flush().map(|()| asked));
+                laid.unwrap_or_else(|error| Asked::Ready(lost(error, self.client.may_be_kept())))
+            }
+        };
     }
 
     fn receive(&mut self) -> Reply {
         let asked = std::mem::replace(&mut self.asked, Asked::Nothing);
-        self.hear(asked).unwrap_or_else(lost)
+        self.hear(asked).unwrap_or_else(|error| lost(error, self.client.may_be_kept()))
     }
 
     fn witness(&mut self) -> Vec<u8> {
@@ -268,6 +276,24 @@ impl Connector for RemoteAssetsConnector {
         match RemoteAssets::connect(&self.name, self.options.clone(), Arc::clone(&self.clock)) {
             Ok(resource) => Ok(Box::new(resource)),
             Err(error) => Err((error.kind, native(error.kind, error.message))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A one-phase commit that was done, and whose server let nobody in any more, was told as rolled back.
+    #[test]
+    fn what_a_server_may_have_is_lost_whatever_is_said_behind_it() {
+        let error = |kind| ClientError::new(kind, "connecting: who knows".to_owned());
+        for kind in [Kind::Denied, Kind::Invalid, Kind::Full, Kind::Busy] {
+            assert!(matches!(lost(error(kind), true), Reply::Lost(_)), "{kind:?}");
+            assert!(matches!(lost(error(kind), false), Reply::Refused(told, _) if told == kind), "{kind:?}");
+        }
+        for kind in [Kind::InDoubt, Kind::Unavailable, Kind::Internal, Kind::Closed] {
+            assert!(matches!(lost(error(kind), false), Reply::Lost(_)), "{kind:?}");
         }
     }
 }

@@ -18,6 +18,8 @@ use crate::config::Limits;
 pub const WINDOW_MAX: u32 = 1_024;
 /// Bytes of the answers of one session that are remembered, at most; the last one always is.
 pub const SESSION_BYTES_MAX: usize = 1 << 18;
+/// What the memory of an answer may be beyond twice its bytes.
+const SPARE_BYTES: usize = 64;
 const SHARDS: u64 = 256;
 
 /// What becomes of a request.
@@ -221,7 +223,11 @@ impl Session {
             self.bytes -= old.len();
             memory = old;
         }
-        // The memory of an answer that went is used again: a session with a window of one allocates nothing.
+        // The memory of an answer that went is used again: a session with a window of one allocates nothing. But not that of a long one for a
+        // short one: what is remembered is counted by its bytes, and each place of a window would come to hold the longest.
+        if memory.capacity() > 2 * answer.len() + SPARE_BYTES {
+            memory = Vec::new();
+        }
         memory.clear();
         memory.extend_from_slice(answer);
         self.bytes += answer.len();
@@ -316,6 +322,25 @@ mod tests {
         assert_eq!(sessions.admit(request(ONE, 1, 4)), Admission::InDoubt, "it was silent");
         assert_eq!(sessions.admit(request(THREE, 1, 4)), Admission::InDoubt, "what it has is too many bytes");
         assert_eq!((sessions.len(), sessions.bytes()), (1, 6));
+    }
+
+    /// Only bytes were counted, and each place of a window had come to hold the memory of a long answer: many times the limit.
+    #[test]
+    fn what_is_remembered_takes_the_memory_that_is_counted() {
+        let mut sessions = Sessions::new(Limits::default());
+        sessions.open(ONE, Sequence(1));
+        for number in 1..=64 * 65 {
+            let answer = vec![7; if number % 65 == 0 { 16 << 10 } else { 23 }];
+            sessions.executed(request(ONE, number, 64), Sequence(1 + number), &answer);
+        }
+        let memory: usize = sessions.get(ONE).unwrap().answers.iter().map(Vec::capacity).sum();
+        assert!(memory <= 4 * sessions.bytes() + 64 * 128, "{memory} for {}", sessions.bytes());
+        // Answers of one length take no new memory.
+        let place = |sessions: &Sessions| sessions.get(ONE).unwrap().answers.back().unwrap().as_ptr();
+        sessions.executed(request(ONE, 64 * 65 + 1, 1), Sequence(5_000), &[1; 23]);
+        let before = place(&sessions);
+        sessions.executed(request(ONE, 64 * 65 + 2, 1), Sequence(5_001), &[2; 23]);
+        assert_eq!(place(&sessions), before);
     }
 
     #[test]

@@ -67,7 +67,7 @@ impl Store {
         self.disk.sync_dir(parent, barrier::FOLDER).map_err(|error| refused("syncing", parent, &error))
     }
 
-    /// Loads the newest snapshot that is whole. One that is not is named, and the other one is tried.
+    /// Loads the newest snapshot that is whole. One that is not, or that the disk does not read, is named, and the other one is tried.
     pub(crate) fn load(&self, limits: Limits, logics: &Logics) -> Result<Loaded, AssetsError> {
         let mut loaded = Loaded::default();
         let mut found: Vec<(usize, PathBuf, Arc<dyn File>, ImageHead)> = Vec::new();
@@ -76,9 +76,12 @@ impl Store {
             let file = match self.disk.open(&path, Open { access: Access::Read, direct: false }) {
                 Ok(file) => file,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                Err(error) => return Err(refused("opening", &path, &error)),
+                Err(error) => {
+                    loaded.damaged.push((path, unopened(&error)));
+                    continue;
+                }
             };
-            match Frames::new(&*file, &path).head()? {
+            match Frames::new(&*file).head() {
                 Ok(head) => {
                     let own = Rules::new(limits, logics);
                     own.check(&head.rules)
@@ -98,7 +101,7 @@ impl Store {
                 }
                 continue;
             }
-            match Frames::new(&*file, &path).load(Loading::new(limits, logics.clone()))? {
+            match Frames::new(&*file).load(Loading::new(limits, logics.clone())) {
                 Ok(machine) => {
                     loaded.machine = Some((machine, kept.place));
                     if let Some(place) = loaded.slots.get_mut(slot) {
@@ -161,34 +164,33 @@ impl Store {
     }
 
     /// The older one of two that are whole, or the only one.
-    pub(crate) fn load_older(&self, limits: Limits, logics: &Logics) -> Result<Option<(Machine, Lsn)>, AssetsError> {
+    pub(crate) fn load_older(&self, limits: Limits, logics: &Logics) -> Option<(Machine, Lsn)> {
         let mut older: Option<(Machine, Lsn)> = None;
         for name in NAMES {
             let path = self.folder.join(name);
             let Ok(file) = self.disk.open(&path, Open { access: Access::Read, direct: false }) else { continue };
-            let Ok(head) = Frames::new(&*file, &path).head()? else { continue };
-            let Ok(machine) = Frames::new(&*file, &path).load(Loading::new(limits, logics.clone()))? else { continue };
+            let Ok(head) = Frames::new(&*file).head() else { continue };
+            let Ok(machine) = Frames::new(&*file).load(Loading::new(limits, logics.clone())) else { continue };
             if older.as_ref().is_none_or(|(older, _)| machine.sequence() < older.sequence()) {
                 older = Some((machine, Lsn(head.place)));
             }
         }
-        Ok(older)
+        older
     }
 
     /// Reads both files from one end to the other; what each is, or what is wrong with it.
-    pub(crate) fn verify(&self, limits: Limits, logics: &Logics) -> Result<Vec<Verified>, AssetsError> {
+    pub(crate) fn verify(&self, limits: Limits, logics: &Logics) -> Vec<Verified> {
         let mut verified = Vec::new();
         for name in NAMES {
             let path = self.folder.join(name);
-            let file = match self.disk.open(&path, Open { access: Access::Read, direct: false }) {
-                Ok(file) => file,
+            let loaded = match self.disk.open(&path, Open { access: Access::Read, direct: false }) {
+                Ok(file) => Frames::new(&*file).load(Loading::new(limits, logics.clone())),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                Err(error) => return Err(refused("opening", &path, &error)),
+                Err(error) => Err(unopened(&error)),
             };
-            let loaded = Frames::new(&*file, &path).load(Loading::new(limits, logics.clone()))?;
             verified.push(Verified { path, found: loaded.map(|machine| (machine.sequence(), machine.hash())) });
         }
-        Ok(verified)
+        verified
     }
 }
 
@@ -201,6 +203,10 @@ pub struct Verified {
     pub found: Result<(Sequence, u64), String>,
 }
 
+fn unopened(error: &io::Error) -> String {
+    format!("not to be opened: {error}")
+}
+
 fn length(bytes: usize) -> u64 {
     u64::try_from(bytes).unwrap_or(u64::MAX)
 }
@@ -208,7 +214,6 @@ fn length(bytes: usize) -> u64 {
 /// Frames of a file, read in order.
 struct Frames<'a> {
     file: &'a dyn File,
-    path: &'a Path,
     /// Bytes that were read, from this offset on.
     bytes: Vec<u8>,
     offset: u64,
@@ -216,58 +221,57 @@ struct Frames<'a> {
 }
 
 impl<'a> Frames<'a> {
-    const fn new(file: &'a dyn File, path: &'a Path) -> Self {
-        Self { file, path, bytes: Vec::new(), offset: 0, used: 0 }
+    const fn new(file: &'a dyn File) -> Self {
+        Self { file, bytes: Vec::new(), offset: 0, used: 0 }
     }
 
-    /// Gives the next frame to `take`. The inner error says what is wrong with the file.
+    /// Gives the next frame to `take`. The error says what is wrong with the file.
     fn next<T>(
         &mut self,
         take: impl FnOnce(&assent_frame::Frame<'_>) -> Result<T, assent_frame::Malformed>,
-    ) -> Result<Result<T, String>, AssetsError> {
+    ) -> Result<T, String> {
         loop {
             let at = self.offset + length(self.used);
             let rest = self.bytes.get(self.used..).unwrap_or_default();
             match parse(rest, PAYLOAD_BYTES_MAX) {
-                Err(error) => return Ok(Err(format!("damaged at byte {at}: {error}"))),
+                Err(error) => return Err(format!("damaged at byte {at}: {error}")),
                 Ok(Some((frame, bytes))) => {
                     let taken = take(&frame).map_err(|error| format!("damaged at byte {at}: {error}"));
                     self.used += bytes;
-                    return Ok(taken);
+                    return taken;
                 }
                 Ok(None) => {}
             }
             if !self.more()? {
-                return Ok(Err(format!("it ends at byte {at}, within a snapshot")));
+                return Err(format!("it ends at byte {at}, within a snapshot"));
             }
         }
     }
 
     /// Reads on; false at the end of the file.
-    fn more(&mut self) -> Result<bool, AssetsError> {
+    fn more(&mut self) -> Result<bool, String> {
         self.bytes.drain(..self.used.min(self.bytes.len()));
         self.offset += length(self.used);
         self.used = 0;
         let have = self.bytes.len();
         self.bytes.resize(have + READ_BYTES, 0);
         let buffer = self.bytes.get_mut(have..).unwrap_or_default();
-        let read = read_exact_at(self.file, self.offset + length(have), buffer)
-            .map_err(|error| refused("reading", self.path, &error))?;
+        let at = self.offset + length(have);
+        let read = read_exact_at(self.file, at, buffer);
+        let read = read.map_err(|error| format!("not to be read from byte {at} on: {error}"))?;
         self.bytes.truncate(have + read);
         Ok(read > 0)
     }
 
-    fn head(mut self) -> Result<Result<ImageHead, String>, AssetsError> {
+    fn head(mut self) -> Result<ImageHead, String> {
         self.next(ImageHead::read)
     }
 
-    fn load(mut self, mut loading: Loading) -> Result<Result<Machine, String>, AssetsError> {
+    fn load(mut self, mut loading: Loading) -> Result<Machine, String> {
         while !loading.is_whole() {
-            if let Err(what) = self.next(|frame| loading.take(frame))? {
-                return Ok(Err(what));
-            }
+            self.next(|frame| loading.take(frame))?;
         }
-        Ok(loading.finish().map(|(machine, _)| machine).map_err(|error| error.to_string()))
+        loading.finish().map(|(machine, _)| machine).map_err(|error| error.to_string())
     }
 }
 

@@ -10,11 +10,16 @@ use assent_membership::Sequence;
 
 use crate::asset::{Asset, AssetId};
 use crate::error::AssetsError;
+use crate::guest::{CLIENTS_MAX, NEWS_MAX};
 
 /// Assets of one subscription, at most, where it is not all of them.
 pub const WANTED_MAX: usize = 65_536;
 /// Assets of all subscriptions together, at most.
 pub const WANTED_SUM_MAX: usize = 1 << 20;
+/// Changes that all subscriptions together may keep, at most: of 40 bytes, in queues that may have room for twice as many.
+pub(crate) const KEPT_SUM_MAX: usize = 1 << 22;
+
+const _: () = assert!(CLIENTS_MAX * NEWS_MAX <= KEPT_SUM_MAX, "each connection may keep what goes out in one frame");
 
 /// An asset after a command. What came together has one place in the log: several changes in succession may have one sequence, and are
 /// told in their order.
@@ -65,6 +70,8 @@ pub struct Subscriptions {
     by_asset: BTreeMap<AssetId, BTreeSet<SubscriptionId>>,
     /// Assets that they name, each as often as it is named.
     wanted: usize,
+    /// Changes that they may keep.
+    kept: usize,
     next: u64,
 }
 
@@ -73,14 +80,20 @@ impl Subscriptions {
     /// the first ones are taken.
     ///
     /// # Errors
-    /// [`AssetsError::Subscribed`] where all together would name more than [`WANTED_SUM_MAX`] assets.
+    /// [`AssetsError::Subscribed`] where all together would name more than [`WANTED_SUM_MAX`] assets; [`AssetsError::Keeps`] where they could keep
+    /// more than 4,194,304 changes.
     pub fn add(&mut self, wanted: Option<&[AssetId]>, most: usize) -> Result<SubscriptionId, AssetsError> {
         let wanted: Option<BTreeSet<AssetId>> = wanted.map(|wanted| wanted.iter().copied().take(WANTED_MAX).collect());
         let sum = self.wanted + wanted.as_ref().map_or(0, BTreeSet::len);
         if sum > WANTED_SUM_MAX {
             return Err(AssetsError::Subscribed { assets: sum });
         }
-        self.wanted = sum;
+        let most = most.max(1);
+        let kept = self.kept.saturating_add(most);
+        if kept > KEPT_SUM_MAX {
+            return Err(AssetsError::Keeps { changes: kept, asked: most });
+        }
+        (self.wanted, self.kept) = (sum, kept);
         let id = SubscriptionId(self.next);
         self.next += 1;
         match &wanted {
@@ -91,7 +104,7 @@ impl Subscriptions {
             }
             None => _ = self.of_everything.insert(id),
         }
-        self.all.insert(id, Subscriber { wanted, queue: VecDeque::new(), most: most.max(1), missed: None });
+        self.all.insert(id, Subscriber { wanted, queue: VecDeque::new(), most, missed: None });
         Ok(id)
     }
 
@@ -100,6 +113,7 @@ impl Subscriptions {
         self.of_everything.remove(&id);
         let Some(subscriber) = self.all.remove(&id) else { return };
         self.wanted -= subscriber.wanted.as_ref().map_or(0, BTreeSet::len);
+        self.kept -= subscriber.most;
         for asset in subscriber.wanted.into_iter().flatten() {
             if let Some(who) = self.by_asset.get_mut(&asset) {
                 who.remove(&id);
@@ -180,6 +194,8 @@ impl Subscriber {
 
 #[cfg(test)]
 mod tests {
+    use assent_kind::Kind;
+
     use super::*;
 
     fn change(sequence: u64, id: u64) -> Change {
@@ -203,6 +219,28 @@ mod tests {
         subscriptions.remove(one);
         assert!(subscriptions.is_empty() && !subscriptions.wants(AssetId(1)));
         assert_eq!((subscriptions.by_asset.len(), subscriptions.take(one, 1)), (0, Vec::new()));
+    }
+
+    /// Each had its limit and all together had none: 4,000 connections that read nothing could have 10 GB kept for them.
+    #[test]
+    fn what_all_may_keep_has_a_limit_and_who_leaves_makes_room() {
+        let mut subscriptions = Subscriptions::default();
+        let all: Vec<_> = (0..KEPT_SUM_MAX / 65_536).map(|_| subscriptions.add(None, 65_536).unwrap()).collect();
+        let refused = subscriptions.add(Some(&[AssetId(1)]), 1).unwrap_err();
+        assert_eq!(refused, AssetsError::Keeps { changes: KEPT_SUM_MAX + 1, asked: 1 });
+        assert_eq!(refused.kind(), Kind::Full);
+        let text = refused.to_string();
+        assert!(text.contains("4194305") && text.contains("4194304"), "{text}");
+        assert!(subscriptions.add(None, usize::MAX).is_err());
+        // Nothing of who was refused stays.
+        assert!((subscriptions.len(), subscriptions.wanted, subscriptions.by_asset.len()) == (all.len(), 0, 0));
+        subscriptions.remove(all[7]);
+        let less = subscriptions.add(Some(&[AssetId(1)]), 65_535).unwrap();
+        subscriptions.add(None, 0).unwrap();
+        assert!(subscriptions.add(None, 1).is_err(), "who asks for none is given one");
+        subscriptions.remove(less);
+        subscriptions.remove(less);
+        assert!(subscriptions.add(None, 65_536).is_err() && subscriptions.add(None, 65_535).is_ok());
     }
 
     #[test]

@@ -9,10 +9,12 @@ use assent_assets::{
 };
 use assent_journal::Journal;
 use assent_kind::Kind;
+use assent_membership::Ack;
 use assent_sim::Rng;
 use assent_world::net::{Address, Stream};
 use assent_world::{Clock as _, RealClock, RealDice, RealDisk};
 
+use super::group::{Group, Plan};
 use super::{add, batch, create, done, get, results, xid};
 
 /// A server in this process.
@@ -294,6 +296,84 @@ fn a_frame_cut_by_the_clients_death_leaves_nothing_behind() {
     let mut all = Vec::new();
     (&stream).read_to_end(&mut all).unwrap();
     assert!(all.len() > 24, "{}", all.len());
+}
+
+/// Questions, of which a round takes one, and a command behind them.
+fn questions_and_a_command(questions: u64) -> Vec<u8> {
+    let (mut bytes, head) = (Vec::new(), assent_frame::Head::default());
+    for mark in 0..questions {
+        assent_frame::lay(&mut bytes, assent_frame::Head { mark, kind: 0x54, ..head }, &[&[3, 1]]);
+    }
+    let command = batch(None, &[add(1, 1)]);
+    assent_frame::lay(&mut bytes, assent_frame::Head { mark: questions, kind: 0x51, ..head }, &[&command]);
+    bytes
+}
+
+/// All that is answered to who says that, ends its own direction and reads to the end.
+fn told_at_the_end(path: &std::path::Path, said: &[u8]) -> Vec<(u64, u16)> {
+    let stream = std::os::unix::net::UnixStream::connect(path).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    (&stream).write_all(said).unwrap();
+    stream.shutdown(std::net::Shutdown::Write).unwrap();
+    let (mut all, mut told, mut taken) = (Vec::new(), Vec::new(), 0);
+    (&stream).read_to_end(&mut all).unwrap();
+    while let Some((frame, laid)) = assent_frame::parse(&all[taken..], 1 << 20).unwrap() {
+        told.push((frame.mark, frame.kind));
+        taken += laid;
+    }
+    assert_eq!(taken, all.len());
+    told
+}
+
+/// Whole commands that waited for another round were thrown away with the connection: not done, and not refused.
+#[test]
+fn who_ends_only_its_own_direction_has_all_of_it_done() {
+    let town = Town::new();
+    let mut client = town.client();
+    client.execute(&[create(1, 0)]).unwrap();
+    for (times, questions) in [(20, 2), (3, 300)] {
+        let said = questions_and_a_command(questions);
+        for _ in 0..times {
+            let told = told_at_the_end(&town.folder.path().join("socket"), &said);
+            let expected = (0..questions).map(|mark| (mark, 0x55)).chain([(questions, 0x52)]);
+            assert_eq!(told, expected.collect::<Vec<_>>());
+        }
+    }
+    assert_eq!(client.execute(&[get(1)]).unwrap(), done(&[(23, 23)]));
+    // Whoever is gone in the middle of his questions, and reads nothing, leaves all the same.
+    let mut said = Vec::new();
+    let head = assent_frame::Head { mark: 5, kind: 0x54, ..Default::default() };
+    assent_frame::lay(&mut said, head, &[&[3, 3, 1, 0, 0, 0, 0, 0, 0, 0]]);
+    said.extend(questions_and_a_command(1_000));
+    for _ in 0..20 {
+        let stream = std::os::unix::net::UnixStream::connect(town.folder.path().join("socket")).unwrap();
+        (&stream).write_all(&said).unwrap();
+    }
+    let until = RealClock.now().after(Duration::from_secs(60));
+    while client.status().unwrap().stats.subscriptions > 0 {
+        assert!(RealClock.now() < until, "{:?}", client.status());
+    }
+}
+
+/// So they were at a member of a group.
+#[test]
+fn who_ends_only_its_own_direction_has_all_of_it_done_by_a_group() {
+    let group = Group::new(Plan::calm(2, Ack::Received));
+    let mut client = group.client(&[0]);
+    client.execute(&[create(1, 0)]).unwrap();
+    for (times, questions) in [(20, 2), (3, 300)] {
+        let said = questions_and_a_command(questions);
+        for _ in 0..times {
+            let expected = (0..questions).map(|mark| (mark, 0x55)).chain([(questions, 0x52)]);
+            assert_eq!(told_at_the_end(&group.path(0), &said), expected.collect::<Vec<_>>());
+        }
+    }
+    assert_eq!(client.execute(&[get(1)]).unwrap(), done(&[(23, 23)]));
+    // A question behind a command waits for another round, and for the command.
+    let mut said = questions_and_a_command(2);
+    said.extend(questions_and_a_command(2));
+    let expected = [(0, 0x55), (1, 0x55), (2, 0x52), (0, 0x55), (1, 0x55), (2, 0x52)];
+    (0..20).for_each(|_| assert_eq!(told_at_the_end(&group.path(0), &said), expected));
 }
 
 #[test]

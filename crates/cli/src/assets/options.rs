@@ -93,7 +93,7 @@ pub(crate) enum Assets {
         /// Which; none: all.
         ids: Vec<u64>,
         /// Changes that wait for a slow reader, at most; what is beyond is told as missed.
-        #[arg(long, default_value_t = 65_536, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+        #[arg(long, default_value_t = 4_096, value_parser = clap::value_parser!(u32).range(1..=65_536))]
         keep: u32,
         /// Ends after so many lines; 0: when it is interrupted.
         #[arg(long, default_value_t = 0)]
