@@ -3,6 +3,10 @@
 //! Walk: a [`Play`] says which machine its members have and what their clients do, each on a [`Stage`] · [`play`] lets a seed begin, go
 //! wrong and heal · [`gate`] plays as many seeds as it is told.
 
+use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, SyncSender};
+use std::thread;
 use std::time::Duration;
 
 use assent_membership::{Member, Sequence};
@@ -144,29 +148,52 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|text| text.trim().parse().ok())
 }
 
-/// Plays [`SEEDS`] seeds, in at most so many seconds; `make sim SEEDS=number` says otherwise. How many were played, and what they saw.
-pub fn gate<P: Play>(seconds: u64, who: impl Fn(&Shape, u64) -> P, mut each: impl FnMut(P)) -> (u64, Seen) {
+/// Plays [`SEEDS`] seeds, in at most so many seconds, each processor some of them; `make sim SEEDS=number` says otherwise. How many were
+/// played, and what they saw.
+pub fn gate<P: Play + Send>(
+    seconds: u64,
+    who: impl Fn(&Shape, u64) -> P + Sync,
+    mut each: impl FnMut(P),
+) -> (u64, Seen) {
     let first = number("ASSENT_SIM_SEED").unwrap_or(1);
     let (seeds, limit) = match number("ASSENT_SIM_SEEDS") {
         Some(seeds) => (seeds, Duration::MAX),
         None => (SEEDS, Duration::from_secs(seconds)),
     };
-    let begun = RealClock.now();
+    let (begun, next) = (RealClock.now(), AtomicU64::new(0));
+    let (ended, all_ended) = mpsc::sync_channel(0);
+    let turns = |ended: SyncSender<Result<(Seen, P), String>>| loop {
+        let at = next.fetch_add(1, Ordering::Relaxed);
+        // At least some, however loaded the machine is.
+        if at >= seeds || (at >= 60 && RealClock.now().since(begun) >= limit) {
+            return;
+        }
+        let (seed, shape) = (first + at, Shape::of(first + at));
+        if ended.send(play(&shape, seed, who(&shape, seed))).is_err() {
+            // One that was broken has been told.
+            return;
+        }
+    };
     let (mut played, mut all) = (0, Seen::default());
-    // At least some, however loaded the machine is.
-    while played < seeds && (played < 60 || RealClock.now().since(begun) < limit) {
-        let (seed, shape) = (first + played, Shape::of(first + played));
-        let (seen, who) = play(&shape, seed, who(&shape, seed)).unwrap_or_else(|broken| panic!("{broken}"));
-        each(who);
-        all.acked += seen.acked;
-        all.reads += seen.reads;
-        all.crashes += seen.crashes;
-        all.burns += seen.burns;
-        all.hand_overs += seen.hand_overs;
-        all.installs += seen.installs;
-        all.epochs += seen.epochs;
-        played += 1;
-    }
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, NonZeroUsize::get) {
+            let ended = ended.clone();
+            scope.spawn(|| turns(ended));
+        }
+        drop(ended);
+        for one in all_ended {
+            let (seen, who) = one.unwrap_or_else(|broken| panic!("{broken}"));
+            each(who);
+            all.acked += seen.acked;
+            all.reads += seen.reads;
+            all.crashes += seen.crashes;
+            all.burns += seen.burns;
+            all.hand_overs += seen.hand_overs;
+            all.installs += seen.installs;
+            all.epochs += seen.epochs;
+            played += 1;
+        }
+    });
     println!("{played} seeds from {first} in {:?}: {all:?}", RealClock.now().since(begun));
     (played, all)
 }
