@@ -275,11 +275,6 @@ impl Client {
         answer.map(|answer| (mark, answer))
     }
 
-    /// Whether a server may have one of those that have no answer: it went out on a connection that is lost.
-    pub(crate) fn may_be_kept(&self) -> bool {
-        self.sent.iter().any(|sent| sent.may_be_kept)
-    }
-
     /// How the server is that it is connected to.
     ///
     /// # Errors

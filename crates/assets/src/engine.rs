@@ -410,8 +410,10 @@ impl Engine {
     }
 
     /// Reads both snapshots as a whole and says what each is, or what is wrong with it.
-    #[must_use]
-    pub fn verify(&self) -> Vec<Verified> {
+    ///
+    /// # Errors
+    /// Where one may not be opened.
+    pub fn verify(&self) -> Result<Vec<Verified>, AssetsError> {
         let slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         let verified = self.store.verify(self.config.limits, &self.logics);
         drop(slots);

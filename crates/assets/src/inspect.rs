@@ -82,7 +82,7 @@ impl Compared {
 pub fn verify(kept: &Kept<'_>) -> Result<Found, AssetsError> {
     let store = store(kept);
     let recovered = recover::recover(kept.log, &store, kept.limits, &kept.logics)?;
-    let snapshots = store.verify(kept.limits, &kept.logics);
+    let snapshots = store.verify(kept.limits, &kept.logics)?;
     let whole: Vec<(&Verified, Sequence, u64)> =
         snapshots.iter().filter_map(|one| one.found.as_ref().ok().map(|(at, hash)| (one, *at, *hash))).collect();
     let mut reached = 0;

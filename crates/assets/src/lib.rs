@@ -115,6 +115,6 @@ pub use rules::Rules;
 pub use sessions::{SESSION_BYTES_MAX, WINDOW_MAX};
 pub use standing::{GroupStatus, Role, StandbyStatus};
 pub use store::Verified;
-pub use subscribe::{Change, News, SubscriptionId, Subscriptions, WANTED_MAX, WANTED_SUM_MAX};
+pub use subscribe::{Change, KEPT_SUM_MAX, News, SubscriptionId, Subscriptions, WANTED_MAX, WANTED_SUM_MAX};
 pub use trace::{Step, StepTimes, Steps, Trace};
 pub use work::Work;

@@ -52,8 +52,9 @@ pub(crate) fn recover(log: &dyn Log, store: &Store, limits: Limits, logics: &Log
         None if log.start() == Lsn::ZERO => (Machine::new(limits, logics.clone()), Lsn::ZERO),
         None => return Err(without_snapshot(log, &loaded.damaged, store)),
     };
-    if place > log.end() {
-        let what = format!("it ends at {}, and a snapshot was taken at {place}", log.end());
+    let reaches = loaded.reaches;
+    if reaches > log.end() {
+        let what = format!("it ends at {}, and a snapshot was taken at {reaches}", log.end());
         return Err(corrupt_log(what));
     }
     let snapshot = machine.sequence();

@@ -166,10 +166,10 @@ impl RemoteAssets {
         }
         let answer = self.client.receive();
         if matches!(asked, Asked::Vote) {
-            // It was laid behind the vote, and is taken whatever the vote is.
-            let known = self.client.receive();
+            // It was laid behind the vote, and is taken whatever the vote is; not in its place, where that has none.
+            let known = (self.client.waiting() == 1).then(|| self.client.receive());
             self.witness = match known {
-                Ok((_, Answer::Branch { at, .. })) => at.0.to_le_bytes().to_vec(),
+                Some(Ok((_, Answer::Branch { at, .. }))) => at.0.to_le_bytes().to_vec(),
                 _ => Vec::new(),
             };
         }
@@ -207,14 +207,12 @@ fn failed() -> Reply {
     Reply::RolledBack(native(Kind::RolledBack, "its work had failed".to_owned()))
 }
 
-/// Whose command a server may have is not refused by who cannot be reached afterwards, whatever he says.
-fn lost(error: ClientError, may_be_kept: bool) -> Reply {
+fn lost(error: ClientError) -> Reply {
     let kind = error.kind;
     let native = native(kind, error.message);
     match kind {
         // It was done or not; or nobody answers, and what was sent may be done yet.
         Kind::InDoubt | Kind::Unavailable | Kind::Internal | Kind::Closed => Reply::Lost(native),
-        _ if may_be_kept => Reply::Lost(native),
         _ => Reply::Refused(kind, native),
     }
 }
@@ -225,19 +223,13 @@ impl Resource for RemoteAssets {
     }
 
     fn send(&mut self, verb: Verb) {
-        self.asked = match self.alone() {
-            // What the client before has left is another verb's.
-            Err(error) => Asked::Ready(lost(error, false)),
-            Ok(()) => {
-                let laid = self.lay(verb).and_then(|asked| self.client.flush().map(|()| asked));
-                laid.unwrap_or_else(|error| Asked::Ready(lost(error, self.client.may_be_kept())))
-            }
-        };
+        let laid = self.alone().and_then(|()| self.lay(verb)).and_then(|asked| self.client.flush().map(|()| asked));
+        self.asked = laid.unwrap_or_else(|error| Asked::Ready(lost(error)));
     }
 
     fn receive(&mut self) -> Reply {
         let asked = std::mem::replace(&mut self.asked, Asked::Nothing);
-        self.hear(asked).unwrap_or_else(|error| lost(error, self.client.may_be_kept()))
+        self.hear(asked).unwrap_or_else(lost)
     }
 
     fn witness(&mut self) -> Vec<u8> {
@@ -276,24 +268,6 @@ impl Connector for RemoteAssetsConnector {
         match RemoteAssets::connect(&self.name, self.options.clone(), Arc::clone(&self.clock)) {
             Ok(resource) => Ok(Box::new(resource)),
             Err(error) => Err((error.kind, native(error.kind, error.message))),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A one-phase commit that was done, and whose server let nobody in any more, was told as rolled back.
-    #[test]
-    fn what_a_server_may_have_is_lost_whatever_is_said_behind_it() {
-        let error = |kind| ClientError::new(kind, "connecting: who knows".to_owned());
-        for kind in [Kind::Denied, Kind::Invalid, Kind::Full, Kind::Busy] {
-            assert!(matches!(lost(error(kind), true), Reply::Lost(_)), "{kind:?}");
-            assert!(matches!(lost(error(kind), false), Reply::Refused(told, _) if told == kind), "{kind:?}");
-        }
-        for kind in [Kind::InDoubt, Kind::Unavailable, Kind::Internal, Kind::Closed] {
-            assert!(matches!(lost(error(kind), false), Reply::Lost(_)), "{kind:?}");
         }
     }
 }

@@ -24,6 +24,8 @@ use crate::rules::Rules;
 const NAMES: [&str; 2] = ["assets-1", "assets-2"];
 const NAME_NEW: &str = "assets.new";
 const READ_BYTES: usize = 1 << 20;
+/// How the system says that the disk did not do it.
+const EIO: i32 = 5;
 /// How much a snapshot writes before it looks at the clock again.
 const PACE_BYTES: u64 = 1 << 18;
 
@@ -51,6 +53,8 @@ pub(crate) struct Loaded {
     /// The newest whole snapshot.
     pub(crate) machine: Option<(Machine, Lsn)>,
     pub(crate) slots: Slots,
+    /// How far the log reached when the newest was written whose beginning is whole: the log that leads on from an older one reaches as far.
+    pub(crate) reaches: Lsn,
     /// Files that are not whole, and what is wrong with them.
     pub(crate) damaged: Vec<(PathBuf, String)>,
 }
@@ -76,10 +80,11 @@ impl Store {
             let file = match self.disk.open(&path, Open { access: Access::Read, direct: false }) {
                 Ok(file) => file,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                Err(error) => {
+                Err(error) if is_of_the_disk(&error) => {
                     loaded.damaged.push((path, unopened(&error)));
                     continue;
                 }
+                Err(error) => return Err(refused("opening", &path, &error)),
             };
             match Frames::new(&*file).head() {
                 Ok(head) => {
@@ -91,6 +96,7 @@ impl Store {
                 Err(what) => loaded.damaged.push((path, what)),
             }
         }
+        loaded.reaches = found.iter().map(|(_, _, _, head)| Lsn(head.place)).max().unwrap_or(Lsn::ZERO);
         found.sort_by_key(|(_, _, _, head)| std::cmp::Reverse(head.sequence));
         for (slot, path, file, head) in found {
             let kept = Kept { sequence: head.sequence, place: Lsn(head.place) };
@@ -179,18 +185,19 @@ impl Store {
     }
 
     /// Reads both files from one end to the other; what each is, or what is wrong with it.
-    pub(crate) fn verify(&self, limits: Limits, logics: &Logics) -> Vec<Verified> {
+    pub(crate) fn verify(&self, limits: Limits, logics: &Logics) -> Result<Vec<Verified>, AssetsError> {
         let mut verified = Vec::new();
         for name in NAMES {
             let path = self.folder.join(name);
             let loaded = match self.disk.open(&path, Open { access: Access::Read, direct: false }) {
                 Ok(file) => Frames::new(&*file).load(Loading::new(limits, logics.clone())),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                Err(error) => Err(unopened(&error)),
+                Err(error) if is_of_the_disk(&error) => Err(unopened(&error)),
+                Err(error) => return Err(refused("opening", &path, &error)),
             };
             verified.push(Verified { path, found: loaded.map(|machine| (machine.sequence(), machine.hash())) });
         }
-        verified
+        Ok(verified)
     }
 }
 
@@ -201,6 +208,11 @@ pub struct Verified {
     pub path: PathBuf,
     /// Its sequence and the hash of its state; or what is wrong with it.
     pub found: Result<(Sequence, u64), String>,
+}
+
+/// Whether the disk does not give a file, and not whoever may open which, and how many.
+fn is_of_the_disk(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(EIO)
 }
 
 fn unopened(error: &io::Error) -> String {

@@ -17,7 +17,7 @@ pub const WANTED_MAX: usize = 65_536;
 /// Assets of all subscriptions together, at most.
 pub const WANTED_SUM_MAX: usize = 1 << 20;
 /// Changes that all subscriptions together may keep, at most: of 40 bytes, in queues that may have room for twice as many.
-pub(crate) const KEPT_SUM_MAX: usize = 1 << 22;
+pub const KEPT_SUM_MAX: usize = 1 << 22;
 
 const _: () = assert!(CLIENTS_MAX * NEWS_MAX <= KEPT_SUM_MAX, "each connection may keep what goes out in one frame");
 
@@ -81,7 +81,7 @@ impl Subscriptions {
     ///
     /// # Errors
     /// [`AssetsError::Subscribed`] where all together would name more than [`WANTED_SUM_MAX`] assets; [`AssetsError::Keeps`] where they could keep
-    /// more than 4,194,304 changes.
+    /// more than [`KEPT_SUM_MAX`] changes.
     pub fn add(&mut self, wanted: Option<&[AssetId]>, most: usize) -> Result<SubscriptionId, AssetsError> {
         let wanted: Option<BTreeSet<AssetId>> = wanted.map(|wanted| wanted.iter().copied().take(WANTED_MAX).collect());
         let sum = self.wanted + wanted.as_ref().map_or(0, BTreeSet::len);

@@ -68,7 +68,7 @@ impl Client {
             if self.clock.now() >= until
                 && let Some(why) = self.why.take()
             {
-                return Err(why);
+                return Err(unreached(why, self.sent.iter().any(|sent| sent.may_be_kept)));
             }
             if self.tries > 0 && self.tries.is_multiple_of(count) {
                 self.clock.sleep(RETRY_PAUSE);
@@ -95,5 +95,25 @@ impl Client {
     fn silence(&self) -> Duration {
         let silence = self.options.silence.saturating_mul(1 << self.silences.min(DOUBLED_MAX));
         silence.min(self.options.patience.max(self.options.silence))
+    }
+}
+
+/// Nobody was reached any more. What a server may have is not refused by who lets nobody in behind it.
+fn unreached(why: ClientError, may_be_kept: bool) -> ClientError {
+    if may_be_kept { ClientError::new(Kind::Unavailable, why.message) } else { why }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A one-phase commit that was done, and whose server let nobody in any more, was told as rolled back.
+    #[test]
+    fn what_a_server_may_have_is_not_refused_by_who_lets_nobody_in() {
+        for kind in [Kind::Denied, Kind::Unavailable, Kind::Internal] {
+            let told = |may_be_kept| unreached(ClientError::new(kind, "connecting: why".to_owned()), may_be_kept);
+            assert_eq!(told(true), ClientError::new(Kind::Unavailable, "connecting: why".to_owned()));
+            assert_eq!(told(false).kind, kind);
+        }
     }
 }

@@ -55,7 +55,7 @@ fn a_snapshot_bounds_the_replay_and_the_log_behind_the_older_one_is_kept() {
     assert_eq!((house.recovery.snapshot.0, house.recovery.replayed), (61, 3));
     assert_eq!((house.engine.stats().hash, house.engine.stats().sequence), (before.hash, before.sequence));
     assert_eq!(snapshots(&house.disk), ["assets-1", "assets-2"]);
-    let verified = house.engine.verify();
+    let verified = house.engine.verify().unwrap();
     assert_eq!(verified.iter().map(|one| one.found.as_ref().unwrap().0.0).collect::<Vec<_>>(), [31, 61]);
 }
 
@@ -89,7 +89,7 @@ fn rot_in_the_newest_snapshot_is_named_and_the_older_one_and_a_longer_log_give_t
         // The next one takes the damaged one's place.
         house.run(&[add(0, 1)]);
         house.engine.snapshot().unwrap();
-        assert!(house.engine.verify().iter().all(|one| one.found.is_ok()));
+        assert!(house.engine.verify().unwrap().iter().all(|one| one.found.is_ok()));
     }
     assert!(named > size / 31 - 6, "{named} of {}", size / 31);
 }
@@ -115,13 +115,13 @@ fn a_snapshot_that_the_disk_does_not_read_is_named_and_the_other_one_and_the_log
         let [(file, what)] = &house.recovery.damaged[..] else { panic!("{:?}", house.recovery.damaged) };
         assert_eq!(file, &path);
         assert!(what.starts_with("not to be read from byte 0 on: "), "{what}");
-        let verified = house.engine.verify();
+        let verified = house.engine.verify().unwrap();
         assert_eq!(verified.iter().filter(|one| one.found.is_err()).map(|one| &one.path).collect::<Vec<_>>(), [&path]);
         // The next one takes its place.
         house.run(&[add(0, 1)]);
         house.engine.snapshot().unwrap();
         disk.set_unreadable(&path, 0, false);
-        assert!(house.engine.verify().iter().all(|one| one.found.is_ok()), "{name}");
+        assert!(house.engine.verify().unwrap().iter().all(|one| one.found.is_ok()), "{name}");
     }
 }
 
@@ -151,6 +151,30 @@ fn with_both_snapshots_gone_or_rotten_and_the_log_trimmed_nothing_is_served() {
     }
     let error = try_open(&disk, 3, Config::default()).unwrap_err();
     assert!(error.contains("within a snapshot"), "{error}");
+}
+
+/// What the newest held is not had from the older one and a log that has lost its end.
+#[test]
+fn a_damaged_snapshot_that_knows_more_than_its_log_is_refused_too() {
+    let house = filled();
+    house.engine.snapshot().unwrap();
+    let short = house.disk.copy();
+    work(&house, 30);
+    house.engine.snapshot().unwrap();
+    let disk = house.disk.clone();
+    drop(house);
+    short.kill();
+    disk.kill();
+    let path = Path::new("assets/assets-2");
+    let from = disk.open(path, Open { access: Access::Read, direct: false }).unwrap();
+    let mut bytes = vec![0; usize::try_from(from.size().unwrap()).unwrap()];
+    from.read_at(0, &mut bytes).unwrap();
+    let last = bytes.len() - 20;
+    bytes[last] ^= 0x10;
+    let to = short.open(path, Open { access: Access::Create, direct: false }).unwrap();
+    write_all_at(&*to, 0, &bytes).unwrap();
+    let error = try_open(&short, 5, Config::default()).unwrap_err();
+    assert!(error.starts_with("the log of the assets: it ends at "), "{error}");
 }
 
 #[test]

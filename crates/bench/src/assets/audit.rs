@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use assent_assets::{Answer, AssetId, Client, ClientError, Feed, News, OPS_MAX, Op, Options, Status};
+use assent_assets::{Answer, AssetId, Client, ClientError, Feed, KEPT_SUM_MAX, News, OPS_MAX, Op, Options, Status};
 use assent_kind::Kind;
 use assent_world::net::Address;
 use assent_world::{Clock as _, RealClock};
@@ -15,7 +15,7 @@ use assent_world::{Clock as _, RealClock};
 use super::load::PATIENCE;
 use crate::BenchError;
 
-/// Changes that a server keeps for a subscriber of the race.
+/// Changes that a server keeps for a subscriber of the race, at most.
 const NEWS_KEPT: u32 = 65_536;
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -126,12 +126,20 @@ pub fn agreed(nodes: &[Address]) -> Result<(), BenchError> {
     }
 }
 
-/// Takes in the news of all assets until it is told to stop; how many changes came, and how many were said to be missing.
+/// Changes that a server keeps for each of so many.
+#[must_use]
+pub fn kept_of(subscribers: u32) -> u32 {
+    let each = u32::try_from(KEPT_SUM_MAX).unwrap_or(u32::MAX) / subscribers.max(1);
+    each.min(NEWS_KEPT)
+}
+
+/// Takes in the news of all assets until it is told to stop, of which so many may wait; how many changes came, and how many were said
+/// to be missing.
 ///
 /// # Errors
 /// As the feed says.
-pub fn listen(at: &Address, stop: &AtomicBool, ready: impl FnOnce()) -> Result<(u64, u64), BenchError> {
-    let opened = Feed::open(at, &[], NEWS_KEPT, PATIENCE).map_err(said);
+pub fn listen(at: &Address, kept: u32, stop: &AtomicBool, ready: impl FnOnce()) -> Result<(u64, u64), BenchError> {
+    let opened = Feed::open(at, &[], kept, PATIENCE).map_err(said);
     ready();
     let (mut feed, mut told, mut missed) = (opened?, 0, 0);
     loop {
@@ -149,5 +157,19 @@ pub fn listen(at: &Address, stop: &AtomicBool, ready: impl FnOnce()) -> Result<(
             None if is_last => return Ok((told, missed)),
             None => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_keeps_what_all_subscribers_of_a_race_ask_for() {
+        for count in [1, 64, 65, 1_000] {
+            let all = usize::try_from(kept_of(count) * count).unwrap();
+            assert!(all > 0 && all <= KEPT_SUM_MAX, "{count}");
+        }
+        assert_eq!((kept_of(0), kept_of(64), kept_of(1_000)), (NEWS_KEPT, NEWS_KEPT, 4_194));
     }
 }

@@ -172,7 +172,7 @@ fn loaded(subject: &Subject, case: &Case, length: Duration) -> Result<(Slice, (u
         let listen = |_| {
             let (ready, stop) = (ready.clone(), &stop);
             // Whoever waits for it has gone only with everything else.
-            scope.spawn(move || audit::listen(at, stop, move || _ = ready.send(())))
+            scope.spawn(move || audit::listen(at, audit::kept_of(count), stop, move || _ = ready.send(())))
         };
         let listeners: Vec<_> = (0..count).map(listen).collect();
         (0..count).for_each(|_| _ = is_ready.recv());
