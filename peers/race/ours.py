@@ -54,7 +54,7 @@ class Ours:
             raise Failed(cell["error"])
         figures = cell["figures"]
         self.tps[threads] = figures["tps"]
-        self.disk = {name: found["host"][name] for name in ("write_cache", "rotational")}
+        self.disk = {name: found["host"][name] for name in ("write_cache", "rotational", "read_ahead_kb")}
         for floor in found["floors"]:
             # Its echoes are of one number of clients; what everybody here needs is the disk.
             if floor["name"].startswith("durable write"):

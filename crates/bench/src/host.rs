@@ -33,6 +33,8 @@ pub struct Host {
     pub write_cache: Option<String>,
     /// Whether the kernel takes its disk for one that turns.
     pub rotational: Option<bool>,
+    /// How much the kernel reads around a fault of a mapped file, and at most ahead of a reader, where nobody said that it shall not.
+    pub read_ahead_kb: Option<u64>,
     /// One, five and fifteen minutes before the race.
     pub load_average: String,
     /// The compiler.
@@ -60,6 +62,7 @@ impl Host {
             kernel: format!("{} {}", read("/proc/sys/kernel/ostype").trim(), read("/proc/sys/kernel/osrelease").trim()),
             write_cache: mount.queue("write_cache"),
             rotational: mount.queue("rotational").map(|text| text == "1"),
+            read_ahead_kb: mount.queue("read_ahead_kb").and_then(|text| text.parse().ok()),
             file_system: mount.file_system,
             mount_flags: mount.flags,
             load_average: read("/proc/loadavg").split(' ').take(3).collect::<Vec<_>>().join(" "),
@@ -88,6 +91,7 @@ impl Host {
                 known(!self.file_system.is_empty(), format!("{} ({})", self.file_system, self.mount_flags)),
             ),
             ("disk, as the kernel sees it", disk.join(", ")),
+            ("read-ahead of the disk", self.read_ahead_kb.map_or_else(String::new, |kib| format!("{kib} KiB"))),
             ("load average at start", self.load_average.clone()),
             ("assent", known(!self.version.is_empty(), format!("{} ({build} build)", self.version))),
             ("compiler", self.rustc.clone()),
@@ -211,5 +215,23 @@ mod tests {
         assert!(host.differences(&host).is_empty());
         let other = Host { cpu: "another".to_owned(), date: "later".to_owned(), ..host.clone() };
         assert_eq!(host.differences(&other), [format!("processor: {} | another", host.cpu)]);
+    }
+
+    #[test]
+    fn two_disks_that_read_ahead_differently_are_two_machines() {
+        let folder = tempfile::tempdir().unwrap();
+        let found = Host::look(folder.path(), String::new());
+        let told = |host: &Host| {
+            let facts = host.facts().into_iter();
+            facts.filter(|(name, text)| name.starts_with("read-ahead") && !text.is_empty()).count()
+        };
+        assert_eq!(told(&found), usize::from(found.read_ahead_kb.is_some()), "{found:?}");
+        // What has a queue says whether it turns, and how far it reads ahead.
+        assert_eq!(found.read_ahead_kb.is_some(), found.rotational.is_some(), "{found:?}");
+        let with = |kib: u64| Host { read_ahead_kb: Some(kib), ..found.clone() };
+        assert_eq!(with(8_192).differences(&with(128)), ["read-ahead of the disk: 8192 KiB | 128 KiB"]);
+        assert!(with(128).differences(&with(128)).is_empty());
+        let unknown = Host { read_ahead_kb: None, ..found.clone() };
+        assert_eq!(with(128).differences(&unknown).len(), 1, "a report from before says nothing of it");
     }
 }

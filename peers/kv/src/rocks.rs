@@ -21,6 +21,7 @@ unsafe extern "C" {
     fn rocksdb_options_set_min_blob_size(options: *mut c_void, bytes: u64);
     fn rocksdb_options_set_enable_blob_gc(options: *mut c_void, on: c_uchar);
     fn rocksdb_options_set_blob_gc_age_cutoff(options: *mut c_void, share: c_double);
+    fn rocksdb_options_set_blob_cache(options: *mut c_void, cache: *mut c_void);
     fn rocksdb_options_set_block_based_table_factory(options: *mut c_void, table: *mut c_void);
     fn rocksdb_block_based_options_create() -> *mut c_void;
     fn rocksdb_block_based_options_destroy(table: *mut c_void);
@@ -96,7 +97,7 @@ pub(crate) fn members() -> [Member; 2] {
             name: "rocksdb-blob",
             about: about(
                 "rocksdb-blob",
-                ", values from 512 bytes in blob files, whose garbage is collected (age cutoff 0.25)",
+                ", values from 512 bytes in blob files, whose garbage is collected (age cutoff 0.25), one cache for blocks and blobs",
             ),
             lacks,
             open: |setup| Ok(Box::new(Rocks::open(setup, true)?)),
@@ -160,6 +161,8 @@ impl Rocks {
                 rocksdb_options_set_min_blob_size(options, BLOB_BYTES_MIN);
                 rocksdb_options_set_enable_blob_gc(options, 1);
                 rocksdb_options_set_blob_gc_age_cutoff(options, 0.25);
+                // The one cache that blocks have, too: it shares what it holds with us, as with the table's options.
+                rocksdb_options_set_blob_cache(options, cache);
             }
             rocksdb_block_based_options_set_block_cache(table, cache);
             rocksdb_block_based_options_set_filter_policy(table, rocksdb_filterpolicy_create_bloom_full(FILTER_BITS));

@@ -26,7 +26,8 @@ use crate::pace::OpenLoop;
 /// Samples that a client keeps before it sends them home.
 const KEPT: usize = 4_096;
 /// Index entries of an object, one a field; and the fields that are asked for.
-const FIELDS: u8 = 4;
+pub(super) const FIELDS: u8 = 4;
+const _: () = assert!(FIELDS < 8, "an audit keeps a bit for each");
 const ASKED_FIELDS: u64 = 2;
 /// Rows that a range of an index finds, about.
 const QUERY_ROWS: u64 = 20;

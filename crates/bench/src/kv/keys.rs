@@ -129,6 +129,14 @@ pub fn entry(field: u8, term: u64, number: u64) -> [u8; ENTRY_BYTES] {
     key
 }
 
+/// Field, term and object's number of an index entry's key.
+#[must_use]
+pub fn parts_of(key: &[u8]) -> Option<(u8, u64, u64)> {
+    let (term, number) = (key.get(2..10)?.try_into().ok()?, key.get(10..)?.try_into().ok()?);
+    let parts = (*key.get(1)?, u64::from_be_bytes(term), u64::from_be_bytes(number));
+    (key == entry(parts.0, parts.1, parts.2)).then_some(parts)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -157,7 +165,9 @@ mod tests {
             assert!(OBJECTS.0 <= key.as_slice() && key.as_slice() < OBJECTS.1);
             let entry = entry(3, term(number, 1, 3), number);
             assert!(ENTRIES.0 <= entry.as_slice() && entry.as_slice() < ENTRIES.1);
-            assert_eq!(number_of(&entry), None);
+            assert_eq!((number_of(&entry), parts_of(&key)), (None, None));
+            assert_eq!(parts_of(&entry), Some((3, term(number, 1, 3), number)));
+            assert_eq!((parts_of(&entry[..17]), parts_of(&[&entry[..], b"x"].concat())), (None, None));
         }
         assert_eq!(number_of(b"o"), None);
         let mut wrong = object(5);

@@ -36,6 +36,11 @@ impl Look {
         Self { cpu: Duration::try_from(time).unwrap_or_default(), written, device: device(folder) }
     }
 
+    /// Without the processor time that the harness took for itself.
+    pub(super) fn without(self, harness: Duration) -> Self {
+        Self { cpu: self.cpu.saturating_sub(harness), ..self }
+    }
+
     /// What came between two looks; the disk's bytes up to a third one, when it had written everything.
     pub(super) fn since(
         self,

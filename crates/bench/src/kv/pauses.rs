@@ -7,6 +7,8 @@
 //! One thread more reads a block from the disk that no store has, past the page cache, each two milliseconds: how long that takes at most, any
 //! read may take then. What the store itself asks of the disk before it is in that.
 //!
+//! Each tells the processor time that it took itself: that is the harness's, and no store's.
+//!
 //! Walk: [`Pauses::watch`] · [`Pauses::ended`].
 
 use std::fs::{File, OpenOptions};
@@ -22,6 +24,7 @@ use assent_world::{AlignedBuffer, BLOCK_BYTES, Clock as _, Moment, RealClock, wa
 use rustix::fs::OFlags;
 use rustix::process::setpriority_process;
 use rustix::thread::{CpuSet, gettid, sched_getaffinity, sched_setaffinity};
+use rustix::time::{ClockId, clock_gettime};
 
 use super::windows::{Seconds, Tail};
 use crate::report::Figures;
@@ -41,7 +44,17 @@ pub(super) struct Pauses {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<Seen>>,
     /// None where the disk cannot be read past the page cache.
-    disk: Option<JoinHandle<Option<Seen>>>,
+    disk: Option<JoinHandle<Seen>>,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub(super) struct Watched {
+    pub(super) figures: Figures,
+    /// The longest read of the disk in each 10-second window.
+    pub(super) disk: Vec<(f64, f64)>,
+    /// Processor time of all that looked, until each had ended.
+    pub(super) cpu: Duration,
 }
 
 impl Drop for Pauses {
@@ -55,6 +68,8 @@ impl Drop for Pauses {
 struct Seen {
     longest: Seconds,
     all: Duration,
+    /// What looking took.
+    cpu: Duration,
 }
 
 impl Pauses {
@@ -71,14 +86,14 @@ impl Pauses {
         let threads = ours.filter_map(start).collect();
         let disk = block_of_its_own(folder).ok().and_then(|file| {
             let stop = Arc::clone(&stop);
-            thread().spawn(move || look_at_disk(&file, &stop).ok()).ok()
+            thread().spawn(move || look_at_disk(&file, &stop)).ok()
         });
         Self { since, stop, threads, disk }
     }
 
     /// Of the processors the mean over 10-second windows of the longest, the longest of all, and how much of the time of one went; of the disk the
     /// first two, and the longest of each window.
-    pub(super) fn ended(mut self, elapsed: Duration) -> (Figures, Vec<(f64, f64)>) {
+    pub(super) fn ended(mut self, elapsed: Duration) -> Watched {
         self.stop.store(true, Ordering::Relaxed);
         let mut whole = Seen::default();
         let threads = std::mem::take(&mut self.threads);
@@ -86,8 +101,10 @@ impl Pauses {
         for seen in threads.into_iter().flat_map(JoinHandle::join) {
             whole.longest.merge(&seen.longest);
             whole.all += seen.all;
+            whole.cpu += seen.cpu;
         }
-        let disk = self.disk.take().and_then(|thread| thread.join().ok().flatten());
+        let disk = self.disk.take().and_then(|thread| thread.join().ok());
+        let cpu = whole.cpu + disk.as_ref().map_or(Duration::ZERO, |seen| seen.cpu);
         let mut figures = whole.figures("pause", elapsed);
         if !figures.is_empty() {
             let looked = RealClock.now().since(self.since).as_secs_f64().max(1e-9);
@@ -95,8 +112,10 @@ impl Pauses {
             figures.insert("paused_percent".to_owned(), percent);
         }
         figures.extend(disk.iter().flat_map(|seen| seen.figures("disk_pause", elapsed)));
+        let ms_per_s = cpu.as_secs_f64() * 1e3 / elapsed.as_secs_f64().max(1e-9);
+        figures.insert("cpu_harness_ms_per_s".to_owned(), ms_per_s);
         let windows = disk.map_or_else(Vec::new, |seen| seen.longest.maxima_us(Tail::Get, elapsed));
-        (figures, windows)
+        Watched { figures, disk: windows, cpu }
     }
 }
 
@@ -121,18 +140,29 @@ fn block_of_its_own(folder: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-fn look_at_disk(file: &File, stop: &AtomicBool) -> io::Result<Seen> {
+/// Processor time of this thread since its birth.
+fn own_cpu() -> Duration {
+    Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
+}
+
+fn look_at_disk(file: &File, stop: &AtomicBool) -> Seen {
     wake_soon();
     _ = setpriority_process(Some(gettid()), FIRST);
-    let (mut seen, mut block, start) = (Seen::default(), AlignedBuffer::zeroed(BLOCK_BYTES), RealClock.now());
+    // A disk that says no once is not told of; the time that was taken is.
+    let longest = reads(file, stop).unwrap_or_default();
+    Seen { longest, cpu: own_cpu(), ..Seen::default() }
+}
+
+fn reads(file: &File, stop: &AtomicBool) -> io::Result<Seconds> {
+    let (mut longest, mut block, start) = (Seconds::default(), AlignedBuffer::zeroed(BLOCK_BYTES), RealClock.now());
     // Once at least.
     loop {
         let before = RealClock.now();
         file.read_exact_at(block.as_mut_slice(), 0)?;
         let now = RealClock.now();
-        seen.longest.latency(Tail::Get, now.since(start), now.since(before));
+        longest.latency(Tail::Get, now.since(start), now.since(before));
         if stop.load(Ordering::Relaxed) {
-            return Ok(seen);
+            return Ok(longest);
         }
         RealClock.sleep(UNREAD);
     }
@@ -157,7 +187,7 @@ fn look(cpu: usize, stop: &AtomicBool) -> Seen {
             seen.all += pause;
         }
         if stop.load(Ordering::Relaxed) {
-            return seen;
+            return Seen { cpu: own_cpu(), ..seen };
         }
     }
 }
@@ -174,7 +204,8 @@ mod tests {
         assert_eq!(pauses.threads.len(), usize::try_from(sched_getaffinity(None).unwrap().count()).unwrap());
         RealClock.sleep(SLEEP * 20);
         let direct = pauses.disk.is_some();
-        let (figures, windows) = pauses.ended(SLEEP * 20);
+        let Watched { figures, disk: windows, cpu } = pauses.ended(SLEEP * 20);
+        assert!(cpu > Duration::ZERO && figures["cpu_harness_ms_per_s"] > 0.0, "{cpu:?} {figures:?}");
         assert_eq!(windows.len(), usize::from(direct), "{windows:?}");
         assert_eq!(figures.get("disk_pause_max_us").is_some_and(|longest| *longest > 0.0), direct, "{figures:?}");
         assert!(figures["pause_max_us"] >= figures["pause_max_10s_mean_us"], "{figures:?}");

@@ -63,6 +63,14 @@ struct House {
     servers: Vec<Server>,
 }
 
+/// Whose decisions may not be synced yet.
+enum Eyes<'h> {
+    /// Of each server.
+    Admins(Vec<Address>),
+    /// In this process.
+    Here(&'h Setting),
+}
+
 /// What the house has cost so far.
 struct Look {
     own_cpu: Duration,
@@ -86,6 +94,8 @@ pub fn run(
     mut progress: impl FnMut(&Progress<'_>),
 ) -> Result<(), BenchError> {
     let mut kept: BTreeMap<usize, Measured> = BTreeMap::new();
+    // Of each case the first: a later round that goes well does not make it undone.
+    let mut failed: BTreeMap<usize, String> = BTreeMap::new();
     let (mut done, of) = (0, cases.len() * usize::try_from(rules.rounds).unwrap_or(1));
     let mut eta = Eta::new(rules, cases);
     for round in 0..rules.rounds {
@@ -98,19 +108,18 @@ pub fn run(
             let measured = one(folder, rules, case, round, start, &sink.flag());
             done += 1;
             eta.passed(case);
-            let cell = match measured {
-                Ok(more) => {
-                    let all = kept.entry(place).or_default();
-                    all.merge(more);
-                    let cell = all.cell(case, rules)?;
-                    if rules.rounds == 1 {
-                        // Nobody adds to its samples any more.
-                        kept.remove(&place);
-                    }
-                    cell
-                }
-                Err(error) => Cell { labels: case.labels(), error: Some(error.to_string()), ..Cell::default() },
-            };
+            match measured {
+                Ok(more) => kept.entry(place).or_default().merge(more),
+                Err(error) if rules.rounds == 1 => _ = failed.insert(place, error.to_string()),
+                Err(error) => _ = failed.entry(place).or_insert_with(|| format!("round {}: {error}", round + 1)),
+            }
+            let none = || Ok(Cell { labels: case.labels(), ..Cell::default() });
+            let mut cell = kept.get(&place).map_or_else(none, |all| all.cell(case, rules))?;
+            cell.error = failed.get(&place).cloned();
+            if rules.rounds == 1 {
+                // Nobody adds to its samples any more.
+                kept.remove(&place);
+            }
             progress(&Progress { done, of, case, ended: Some(&cell), left: eta.left() });
             sink.put(cell)?;
         }
@@ -149,11 +158,11 @@ fn one(
     let watch = Arc::new(Gate::default());
     let (outcome, unsynced) = std::thread::scope(|scope| {
         let (eyes, gate) = (house.eyes(case), Arc::clone(&watch));
-        let looking = scope.spawn(move || look_on(&eyes, &gate));
+        let looking = eyes.map(|eyes| scope.spawn(move || look_on(&eyes, &gate)));
         let outcome = clients(&house.setting, (case, rules), round, interrupted);
         watch.set(1);
         watch.wake_all();
-        (outcome, looking.join().unwrap_or_default())
+        (outcome, looking.and_then(|looking| looking.join().ok()).unwrap_or_default())
     });
     let (recorder, elapsed) = outcome?;
     let after = house.look()?;
@@ -217,16 +226,27 @@ fn clients(
     Ok((recorder, elapsed))
 }
 
-/// Looks at what is not synced yet, until the clients have ended.
-fn look_on(admins: &[Address], gate: &Gate) -> Vec<u64> {
+/// Looks at what is not synced yet, until the clients have ended, and once then.
+fn look_on(eyes: &Eyes<'_>, gate: &Gate) -> Vec<u64> {
     let mut seen = Vec::new();
-    while gate.value() == 0 && !admins.is_empty() {
+    loop {
         gate.wait(0, Some(LOOK));
-        // A server that does not answer now fails the cell when its counters are asked for.
-        let said: Option<Vec<Counters>> = admins.iter().map(|admin| scrape(admin).ok()).collect();
-        seen.extend(said.map(|all| all.iter().map(|it| it.unsynced).sum::<u64>()));
+        seen.extend(eyes.look().map(|all| all.iter().map(|it| it.unsynced).sum::<u64>()));
+        if gate.value() != 0 {
+            return seen;
+        }
     }
-    seen
+}
+
+impl Eyes<'_> {
+    /// `None` where one does not answer: that is no zero. A server that does not answer now fails the cell when its counters are asked
+    /// for.
+    fn look(&self) -> Option<Vec<Counters>> {
+        match self {
+            Self::Admins(admins) => admins.iter().map(|admin| scrape(admin).ok()).collect(),
+            Self::Here(setting) => Some(setting.counters()),
+        }
+    }
 }
 
 /// No state of an earlier cell is left.
@@ -268,10 +288,15 @@ impl House {
         Ok(Self { setting, proxies, servers })
     }
 
-    /// Whom to ask while the clients run: where nothing may be unsynced nobody is asked.
-    fn eyes(&self, case: &Case) -> Vec<Address> {
-        let lazy = case.rpo.max_ms > 0;
-        self.servers.iter().filter(|_| lazy).filter_map(|server| server.admin.clone()).collect()
+    /// Whom to ask while the clients run: where nothing may be unsynced nobody is asked, nor where one has nobody to ask.
+    fn eyes(&self, case: &Case) -> Option<Eyes<'_>> {
+        let is_lazy = case.rpo.max_ms > 0;
+        let eyes = if self.servers.is_empty() {
+            Eyes::Here(&self.setting)
+        } else {
+            Eyes::Admins(self.servers.iter().map(|server| server.admin.clone()).collect::<Option<_>>()?)
+        };
+        is_lazy.then_some(eyes)
     }
 
     fn look(&self) -> Result<Look, BenchError> {
@@ -344,8 +369,11 @@ impl Measured {
             figures.push(("disk_syncs_per_s", number(all.syncs) / seconds));
             figures.push(("disk_syncs_per_tx", per_tx(number(all.syncs))));
             figures.push(("decisions", number(all.decisions)));
-            figures.push(("unsynced", number(self.unsynced.iter().copied().max().unwrap_or(0))));
-            let looks = number(u64::try_from(self.unsynced.len()).unwrap_or(0)).max(1.0);
+        }
+        // Where nobody looked there is nothing to tell, and not nothing unsynced.
+        if let Some(most) = self.unsynced.iter().copied().max() {
+            let looks = number(u64::try_from(self.unsynced.len()).unwrap_or(u64::MAX));
+            figures.push(("unsynced", number(most)));
             figures.push(("unsynced_mean", number(self.unsynced.iter().sum()) / looks));
         }
         let mut figures: Figures = figures.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
@@ -401,4 +429,29 @@ fn expected(case: &Case, rules: &Rules) -> Duration {
     let cycle = Duration::from_micros(t1 * u64::from(rules.sleeps - 1) + t2 + work);
     let paced = rules.rate.map(|rate| Duration::from_secs_f64(f64::from(case.clients) / rate.max(1e-3)));
     OVERHEAD + paced.unwrap_or(cycle) * case.cycles
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::matrix::{Given, cases};
+    use super::*;
+
+    #[test]
+    fn a_look_that_failed_is_no_look_and_without_one_nothing_is_told() {
+        let (gate, case) = (Gate::default(), cases(None, &Given::default()).remove(0));
+        // The clients have ended: one look.
+        gate.set(1);
+        // Port 1 of this machine: nobody listens.
+        let seen = look_on(&Eyes::Admins(vec!["127.0.0.1:1".parse().unwrap()]), &gate);
+        assert!(seen.is_empty(), "{seen:?}");
+        let told = |unsynced: &[u64]| {
+            let counters = vec![Counters::default()];
+            let figures = Measured { counters, unsynced: unsynced.to_vec(), ..Measured::default() };
+            let figures = figures.figures(&case, &Rules::default());
+            ["decisions", "unsynced", "unsynced_mean"].map(|name| figures.get(name).copied())
+        };
+        assert_eq!(told(&seen), [Some(0.0), None, None]);
+        assert_eq!(told(&[0, 0]), [Some(0.0), Some(0.0), Some(0.0)], "who looked and saw nothing says so");
+        assert_eq!(told(&[3, 0, 6]), [Some(0.0), Some(6.0), Some(3.0)]);
+    }
 }

@@ -394,6 +394,22 @@ enum Lie {
     Confuses,
     /// Forgets a key when it is closed.
     Forgets,
+    /// Leaves index entries where they are that it was told to delete.
+    KeepsEntries,
+    /// That, and does not write those that stand in their places: as many entries as there should be, of other terms.
+    KeepsOldEntries,
+}
+
+impl Lie {
+    /// Whether it does not do what it was told of an index.
+    fn skips(self, write: &Write<'_>, all: &[Write<'_>]) -> bool {
+        let is_entry = |key: &[u8]| key.len() == keys::ENTRY_BYTES;
+        let deletes = all.iter().any(|write| matches!(write, Write::Delete(key) if is_entry(key)));
+        match write {
+            Write::Delete(key) => matches!(self, Self::KeepsEntries | Self::KeepsOldEntries) && is_entry(key),
+            Write::Put(key, _) => self == Self::KeepsOldEntries && is_entry(key) && deletes,
+        }
+    }
 }
 
 impl Store for Liar {
@@ -412,7 +428,8 @@ impl Store for Liar {
 
     fn write(&self, writes: &[Write<'_>], sync: bool) -> Result<(), BenchError> {
         let number = self.writes.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        if self.lie == Lie::Loses && number % 7 == 6 { Ok(()) } else { self.store.write(writes, sync) }
+        let done: Vec<Write<'_>> = writes.iter().copied().filter(|write| !self.lie.skips(write, writes)).collect();
+        if self.lie == Lie::Loses && number % 7 == 6 { Ok(()) } else { self.store.write(&done, sync) }
     }
 
     fn fold(&self, from: &[u8], to: &[u8], each: &mut Each<'_>) -> Result<(), BenchError> {
@@ -454,6 +471,26 @@ fn a_store_that_loses_damages_confuses_or_forgets_is_a_failed_cell() {
     }
     let honest = raced(&[floor::member()], &Given { preload: true, ..small(&[Scenario::KvNosync]) }.cases());
     assert_eq!(honest[0].error, None);
+}
+
+#[test]
+fn a_store_that_keeps_index_entries_or_has_wrong_ones_is_a_failed_cell_however_few_keys_are_audited() {
+    fn open(setup: &Setup, lie: Lie) -> Result<Box<dyn Store>, BenchError> {
+        Ok(Box::new(Liar { store: (ours::member().open)(setup)?, lie, writes: 0.into() }))
+    }
+    let liar = |open| Member { name: "liar", about: String::new(), lacks: Vec::new(), open };
+    let liars = [liar(|setup| open(setup, Lie::KeepsEntries)), liar(|setup| open(setup, Lie::KeepsOldEntries))];
+    for audit_keys in [7, 100_000] {
+        let given = Given { operations: Some(300), audit_keys, ..small(&[Scenario::KvIndex]) };
+        for (number, member) in liars.iter().enumerate() {
+            let cells = raced(std::slice::from_ref(member), &given.cases());
+            let error = cells[0].error.clone().unwrap_or_default();
+            assert!(error.contains("index entry"), "liar {number}, {audit_keys} keys: {error:?}");
+        }
+        let honest = raced(&[ours::member()], &given.cases());
+        assert_eq!(honest[0].error, None);
+        assert!(figure(&honest[0], "index_rows") > 0.0);
+    }
 }
 
 #[test]

@@ -163,6 +163,66 @@ fn rounds_are_pooled_in_one_cell() {
 }
 
 #[test]
+fn a_round_that_failed_is_told_in_the_cell_of_a_later_one_that_went_well() {
+    let rules = Rules { rounds: 2, ..Rules::default() };
+    let cases = quick(&[Place::Embedded], &[Mode::Batch], &[2], 4);
+    let raced = |fails: u32| {
+        let (folder, sink) = (tempfile::tempdir().unwrap(), sink());
+        let (place, mut told, mut round) = (folder.path().join("place"), Vec::new(), 0);
+        let cell = place.join("cell");
+        // A way that leads nowhere fails that round alone.
+        let mut spoil = || {
+            round += 1;
+            // A link goes like a folder, and what it leads to stays.
+            _ = std::fs::remove_dir_all(&place);
+            if round == fails {
+                std::os::unix::fs::symlink("nowhere/at/all", &place).unwrap();
+            }
+            Ok(())
+        };
+        tx::run(&cell, &rules, &cases, &mut nobody, &sink, &mut spoil, |progress| {
+            told.extend(progress.ended.map(|cell| cell.error.clone().unwrap_or_default()));
+        })
+        .unwrap();
+        let mut cells = sink.report().cells;
+        assert_eq!(cells.len(), 1);
+        (told, cells.remove(0))
+    };
+    let (told, cell) = raced(1);
+    assert!(told[0].starts_with("round 1: cleaning "), "{told:?}");
+    assert_eq!((&told[1], cell.error.as_ref()), (&told[0], Some(&told[0])), "the second round does not hide the first");
+    assert_eq!(figure(&cell, "transactions"), 8.0, "of the round that went well");
+    let (told, cell) = raced(2);
+    assert!(told[0].is_empty() && told[1].starts_with("round 2: cleaning "), "{told:?}");
+    assert_eq!((cell.error.as_ref(), figure(&cell, "transactions")), (Some(&told[1]), 8.0));
+    assert_eq!(raced(9).1.error, None);
+}
+
+#[test]
+fn what_an_embedded_coordinator_has_not_synced_is_looked_at_where_that_may_be() {
+    let given = Given {
+        engines: vec![Engine::Table, Engine::Journal],
+        rpos: vec!["0/60000".parse().unwrap(), "0/0".parse().unwrap()],
+        workloads: Workload::named("none").into_iter().collect(),
+        cycles: Some(20),
+        places: vec![Place::Embedded],
+        clients: vec![2],
+        ..Given::default()
+    };
+    for cell in raced(&Rules::default(), &cases(None, &given)) {
+        assert_eq!((cell.error.clone(), figure(&cell, "decisions")), (None, 40.0), "{:?}", cell.labels);
+        if cell.labels["rpo"] == "0/0" {
+            // Nobody looks where nothing may be: not a zero that was seen.
+            let told: Vec<_> = cell.figures.keys().filter(|name| name.starts_with("unsynced")).collect();
+            assert!(told.is_empty(), "{told:?} {:?}", cell.labels);
+        } else {
+            let (most, mean) = (figure(&cell, "unsynced"), figure(&cell, "unsynced_mean"));
+            assert!((1.0..=40.0).contains(&most) && mean > 0.0, "{most} {mean} {:?}", cell.labels);
+        }
+    }
+}
+
+#[test]
 fn one_transaction_is_traced_step_by_step() {
     let folder = tempfile::tempdir().unwrap();
     let cases = quick(&[Place::Embedded], &[Mode::OpenClose], &[9], 9);
