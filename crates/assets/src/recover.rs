@@ -54,7 +54,9 @@ pub(crate) fn recover(log: &dyn Log, store: &Store, limits: Limits, logics: &Log
     };
     let reaches = loaded.reaches;
     if reaches > log.end() {
-        let what = format!("it ends at {}, and a snapshot was taken at {reaches}", log.end());
+        let beside = loaded.damaged.iter().map(|(file, what)| format!("; {}: {what}", file.display()));
+        let beside: String = beside.collect();
+        let what = format!("it ends at {}, and a snapshot was taken at {reaches}{beside}", log.end());
         return Err(corrupt_log(what));
     }
     let snapshot = machine.sequence();

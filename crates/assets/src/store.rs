@@ -24,8 +24,8 @@ use crate::rules::Rules;
 const NAMES: [&str; 2] = ["assets-1", "assets-2"];
 const NAME_NEW: &str = "assets.new";
 const READ_BYTES: usize = 1 << 20;
-/// How the system says that the disk did not do it.
-const EIO: i32 = 5;
+/// How Linux says that the disk did not do it (EIO), or gave what is no file system's (EBADMSG, EUCLEAN).
+const OF_THE_DISK: [i32; 3] = [5, 74, 117];
 /// How much a snapshot writes before it looks at the clock again.
 const PACE_BYTES: u64 = 1 << 18;
 
@@ -212,7 +212,7 @@ pub struct Verified {
 
 /// Whether the disk does not give a file, and not whoever may open which, and how many.
 fn is_of_the_disk(error: &io::Error) -> bool {
-    error.raw_os_error() == Some(EIO)
+    error.raw_os_error().is_some_and(|number| OF_THE_DISK.contains(&number))
 }
 
 fn unopened(error: &io::Error) -> String {

@@ -173,8 +173,9 @@ fn a_damaged_snapshot_that_knows_more_than_its_log_is_refused_too() {
     bytes[last] ^= 0x10;
     let to = short.open(path, Open { access: Access::Create, direct: false }).unwrap();
     write_all_at(&*to, 0, &bytes).unwrap();
-    let error = try_open(&short, 5, Config::default()).unwrap_err();
+    let error = try_open(&short, 5, Config::default()).map(drop).unwrap_err();
     assert!(error.starts_with("the log of the assets: it ends at "), "{error}");
+    assert!(error.contains("; assets/assets-2: damaged at byte"), "{error}");
 }
 
 #[test]

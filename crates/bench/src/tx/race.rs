@@ -113,9 +113,11 @@ pub fn run(
                 Err(error) if rules.rounds == 1 => _ = failed.insert(place, error.to_string()),
                 Err(error) => _ = failed.entry(place).or_insert_with(|| format!("round {}: {error}", round + 1)),
             }
-            let none = || Ok(Cell { labels: case.labels(), ..Cell::default() });
-            let mut cell = kept.get(&place).map_or_else(none, |all| all.cell(case, rules))?;
-            cell.error = failed.get(&place).cloned();
+            // One that failed fails all: what went well would hide it.
+            let cell = match (failed.get(&place), kept.get(&place)) {
+                (None, Some(all)) => all.cell(case, rules)?,
+                (error, _) => Cell { labels: case.labels(), error: error.cloned(), ..Cell::default() },
+            };
             if rules.rounds == 1 {
                 // Nobody adds to its samples any more.
                 kept.remove(&place);
