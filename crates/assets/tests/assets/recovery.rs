@@ -24,6 +24,14 @@ fn filled() -> House {
     house
 }
 
+fn with_two_snapshots() -> House {
+    let house = filled();
+    house.engine.snapshot().unwrap();
+    work(&house, 30);
+    house.engine.snapshot().unwrap();
+    house
+}
+
 fn damage(disk: &SimDisk, name: &str, at: u64) {
     let path = Path::new("assets").join(name);
     let file = disk.open(&path, Open { access: Access::Write, direct: false }).unwrap();
@@ -61,10 +69,7 @@ fn a_snapshot_bounds_the_replay_and_the_log_behind_the_older_one_is_kept() {
 
 #[test]
 fn rot_in_the_newest_snapshot_is_named_and_the_older_one_and_a_longer_log_give_the_same() {
-    let house = filled();
-    house.engine.snapshot().unwrap();
-    work(&house, 30);
-    house.engine.snapshot().unwrap();
+    let house = with_two_snapshots();
     work(&house, 5);
     let (before, disk) = (house.engine.stats(), house.disk.clone());
     drop(house);
@@ -97,10 +102,7 @@ fn rot_in_the_newest_snapshot_is_named_and_the_older_one_and_a_longer_log_give_t
 /// Before, a sector that the disk did not give kept the server from opening, in the snapshot that nobody needed, too.
 #[test]
 fn a_snapshot_that_the_disk_does_not_read_is_named_and_the_other_one_and_the_log_give_the_same() {
-    let house = filled();
-    house.engine.snapshot().unwrap();
-    work(&house, 30);
-    house.engine.snapshot().unwrap();
+    let house = with_two_snapshots();
     work(&house, 5);
     let (before, disk) = (house.engine.stats(), house.disk.clone());
     drop(house);
@@ -127,10 +129,7 @@ fn a_snapshot_that_the_disk_does_not_read_is_named_and_the_other_one_and_the_log
 
 #[test]
 fn with_both_snapshots_gone_or_rotten_and_the_log_trimmed_nothing_is_served() {
-    let house = filled();
-    house.engine.snapshot().unwrap();
-    work(&house, 30);
-    house.engine.snapshot().unwrap();
+    let house = with_two_snapshots();
     let disk = house.disk.clone();
     drop(house);
     let both = disk.copy();
@@ -273,10 +272,7 @@ fn stopped(house: House) -> SimDisk {
 
 #[test]
 fn what_is_whole_is_verified_and_a_state_that_the_log_does_not_lead_to_is_named() {
-    let house = filled();
-    house.engine.snapshot().unwrap();
-    work(&house, 30);
-    house.engine.snapshot().unwrap();
+    let house = with_two_snapshots();
     work(&house, 5);
     let stats = house.engine.stats();
     let disk = stopped(house);
