@@ -122,6 +122,8 @@ pub(crate) struct Engine {
     pub(crate) memory_bytes: Option<u64>,
     /// Of the store: bytes of its ledger's files that are kept in memory.
     pub(crate) cache_bytes: Option<u64>,
+    /// Of the store: memory for values of more than 4 KiB, which are read past the page cache then.
+    pub(crate) value_cache_bytes: Option<u64>,
     /// Of the store: bytes that work in the background may write in a second.
     pub(crate) background_bytes_per_second: Option<u64>,
     /// Of the store: bytes of values on disk for each hundred that live.
@@ -146,6 +148,7 @@ impl Engine {
     const fn has_store(&self) -> bool {
         self.memory_bytes.is_some()
             || self.cache_bytes.is_some()
+            || self.value_cache_bytes.is_some()
             || self.background_bytes_per_second.is_some()
             || self.space_amplification_max_percent.is_some()
             || self.space_room_bytes_min.is_some()
@@ -164,6 +167,7 @@ impl Engine {
         assent_kv::Config {
             memory_bytes: self.memory_bytes.unwrap_or(defaults.memory_bytes),
             cache_bytes: self.cache_bytes.unwrap_or(defaults.cache_bytes),
+            value_cache_bytes: self.value_cache_bytes.unwrap_or(defaults.value_cache_bytes),
             background_bytes_per_second: self
                 .background_bytes_per_second
                 .unwrap_or(defaults.background_bytes_per_second),
@@ -296,8 +300,9 @@ impl Config {
         }
         if self.coordinator.as_ref().is_some_and(Engine::has_store) {
             return wrong(
-                "coordinator: memory_bytes, cache_bytes, background_bytes_per_second, space_amplification_max_percent, \
-                 space_room_bytes_min, readers_per_processor, the leases and the hours of compaction are the store's; write them in [kv]"
+                "coordinator: memory_bytes, cache_bytes, value_cache_bytes, background_bytes_per_second, \
+                 space_amplification_max_percent, space_room_bytes_min, readers_per_processor, \
+                 the leases and the hours of compaction are the store's; write them in [kv]"
                     .into(),
             );
         }
@@ -396,6 +401,11 @@ mod tests {
                 "kv.cache_bytes = 1099511627777; it must be at most",
             ),
             ("data_dir = \"d\"\n[kv]\ncache_bytes = -1", "cache_bytes"),
+            (
+                "data_dir = \"d\"\n[kv]\nvalue_cache_bytes = 1099511627777",
+                "kv.value_cache_bytes = 1099511627777; it must be at most",
+            ),
+            ("data_dir = \"d\"\n[coordinator]\nvalue_cache_bytes = 0", "write them in [kv]"),
             ("data_dir = \"d\"\n[coordinator]\nmemory_bytes = 65536", "write them in [kv]"),
             ("data_dir = \"d\"\n[coordinator]\nbackground_bytes_per_second = 1", "write them in [kv]"),
             ("data_dir = \"d\"\n[coordinator]\ncompact_to_hour = 1", "write them in [kv]"),
@@ -450,10 +460,10 @@ mod tests {
         };
         let told = store(
             "data_dir = \"d\"\n[kv]\nmemory_bytes = 268435456\ncache_bytes = 5\nleases_max = 7\ncompact_to_hour = 6\n\
-             space_room_bytes_min = 0\nreaders_per_processor = 9",
+             space_room_bytes_min = 0\nreaders_per_processor = 9\nvalue_cache_bytes = 6",
         );
         assert_eq!((told.leases_max, told.compact_hours, told.space_room_bytes_min), (7, (0, 6), 0));
-        assert_eq!(told.readers_per_processor, 9);
+        assert_eq!((told.readers_per_processor, told.value_cache_bytes), (9, 6));
         assert_eq!((told.memory_bytes, told.cache_bytes, told.store), (256 << 20, 0, assent_ids::NodeId(7)));
         let own = parse("data_dir = \"d\"\n[kv]").unwrap().kv.unwrap().store(assent_ids::NodeId(0));
         assert_eq!(own, assent_kv::Config::default());

@@ -179,10 +179,14 @@ impl House {
             let (log, disk): (Arc<dyn Log>, Arc<dyn Disk>) = (journal.clone(), Arc::new(RealDisk));
             let settings = section.store(identity.node);
             let (memory_bytes, cache_bytes) = (settings.memory_bytes, settings.cache_bytes);
+            let value_cache_bytes = settings.value_cache_bytes;
             let background_bytes_per_second = settings.background_bytes_per_second;
             info!(
                 memory_bytes,
-                cache_bytes, background_bytes_per_second, "the store's memory, and its work in the background"
+                cache_bytes,
+                value_cache_bytes,
+                background_bytes_per_second,
+                "the store's memory, and its work in the background"
             );
             let (ledger, clock) = (folder.join("kv-ledger"), Arc::clone(&house.clock));
             let mut shown = ReadBack::of(&ledger);

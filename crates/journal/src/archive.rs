@@ -79,7 +79,7 @@ impl Journal {
 impl Archive {
     /// All batches, in order, the archived ones first.
     pub fn batches(&self) -> impl Iterator<Item = Result<BatchView, JournalError>> {
-        let Source { files, segments, epochs } = self.source.clone();
+        let Source { files, segments, epochs, .. } = self.source.clone();
         let mut walk = Walk::new(files, segments, epochs, self.source.oldest());
         let (end, mut ended) = (self.end, false);
         std::iter::from_fn(move || {
@@ -163,7 +163,11 @@ impl Log for Archive {
     }
 
     fn read_part(&self, lsn: Lsn, part: Range<usize>) -> Result<Part, JournalError> {
-        self.source.part(lsn.0, self.end, part)
+        self.source.part(lsn.0, self.end, part, false)
+    }
+
+    fn read_part_direct(&self, lsn: Lsn, part: Range<usize>) -> Result<Part, JournalError> {
+        self.source.part(lsn.0, self.end, part, true)
     }
 
     fn begun(&self, from: Lsn, to: Lsn, by: Lsn) -> Result<Entries<'_>, JournalError> {

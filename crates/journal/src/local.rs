@@ -116,7 +116,13 @@ impl Log for Journal {
     }
 
     fn read_part(&self, lsn: Lsn, part: Range<usize>) -> Result<Part, JournalError> {
-        self.fetch(lsn, |source, to| source.part(lsn.0, to, part.clone()))
+        self.fetch(lsn, |source, to| source.part(lsn.0, to, part.clone(), false))
+    }
+
+    fn read_part_direct(&self, lsn: Lsn, part: Range<usize>) -> Result<Part, JournalError> {
+        // What only the kernel has would have to be written first, and appends would wait behind that.
+        let directly = lsn.0 < self.durable.load(Ordering::Acquire);
+        self.fetch(lsn, |source, to| source.part(lsn.0, to, part.clone(), directly))
     }
 
     fn begun(&self, from: Lsn, to: Lsn, by: Lsn) -> Result<Entries<'_>, JournalError> {

@@ -213,6 +213,15 @@ pub trait Log: Send + Sync + Debug {
         Ok((all, range))
     }
 
+    /// The same past the system's cache, for who keeps in memory himself what he reads: where the part begins in the first block of an entry of one
+    /// frame that is durable. Others are read as in [`Log::read_part`]. Default: as that.
+    ///
+    /// # Errors
+    /// As [`Log::read_at`].
+    fn read_part_direct(&self, lsn: Lsn, part: Range<usize>) -> Result<Part, JournalError> {
+        self.read_part(lsn, part)
+    }
+
     /// The entries that begin between two places, in the order of their LSNs: a long one stands where it begins, not where it was
     /// complete. What is not complete by the place `by` is left out, and what is behind that is not looked at; `Lsn(u64::MAX)` is the log's end.
     /// Here for logs in which both orders are one.

@@ -17,7 +17,7 @@ use assent_ids::Lsn;
 
 use crate::JournalError;
 use crate::layout::{PIECE, bytes, length};
-use crate::reader::{First, Gathers, Source};
+use crate::reader::{FIRST_READ_BYTES, First, Gathers, Source};
 use crate::segment::holder;
 
 /// So many long entries are remembered, those with no more pieces than that: 2 MiB in all at most.
@@ -104,13 +104,15 @@ impl Pieces {
 
 impl Source {
     /// Bytes of the payload of the entry that begins at this place, no more than it has; there is none from `to` on.
-    pub(crate) fn part(&self, lsn: u64, to: u64, part: Range<usize>) -> Result<Part, JournalError> {
+    pub(crate) fn part(&self, lsn: u64, to: u64, part: Range<usize>, directly: bool) -> Result<Part, JournalError> {
         let part = part.start..part.end.max(part.start);
         let wanted = bytes(part.start)..bytes(part.end);
         if let Some(pieces) = self.files.known.at_once(lsn) {
             return self.together(&pieces, &wanted);
         }
-        match self.first(lsn, to, part.end)? {
+        // One that stands behind others is read with all of them, to see that they are whole: these the page cache has the next time.
+        let alone = directly && part.start <= FIRST_READ_BYTES && part.end > FIRST_READ_BYTES;
+        match self.first(lsn, to, part.end, alone)? {
             First::Whole(fetched) => {
                 let (all, from) = fetched.into_bytes();
                 let at = |place: usize| from.saturating_add(place).min(all.len());

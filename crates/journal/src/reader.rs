@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use assent_frame::{HEADER_BYTES, PAYLOAD_BYTES_MAX, laid_bytes, parse};
 use assent_ids::Lsn;
-use assent_world::read_exact_at;
+use assent_world::{read_direct, read_exact_at};
 
 use crate::epochs::Epochs;
 use crate::error::{damaged, refused};
@@ -80,14 +80,15 @@ impl Source {
 
     /// As [`Source::entry`], with one read if its payload is no longer than said.
     pub(crate) fn fetch(&self, lsn: u64, to: u64, payload_bytes: usize) -> Result<Fetched, JournalError> {
-        match self.first(lsn, to, payload_bytes)? {
+        match self.first(lsn, to, payload_bytes, false)? {
             First::Whole(fetched) => Ok(fetched),
             First::Of(id) => self.chain(lsn, id, to)?.complete(lsn).map(Fetched::from),
         }
     }
 
-    /// What begins there: all of an entry, or the first piece of a long one.
-    pub(crate) fn first(&self, lsn: u64, to: u64, payload_bytes: usize) -> Result<First, JournalError> {
+    /// What begins there: all of an entry, or the first piece of a long one. As far as it was said to reach it is read past the page cache, if
+    /// that is said; what it turns out to have beyond is others', who will be asked for, too.
+    pub(crate) fn first(&self, lsn: u64, to: u64, payload_bytes: usize, directly: bool) -> Result<First, JournalError> {
         let missing = JournalError::NotFound { lsn: Lsn(lsn) };
         let held = holder(&self.segments, lsn).and_then(|index| self.segments.get(index));
         let held = held.filter(|segment| lsn < to.min(segment.end()) && lsn.is_multiple_of(8));
@@ -95,7 +96,8 @@ impl Source {
         let most = length(segment.end().saturating_sub(lsn));
         // What is longer than a frame is a chain, of which this is the first piece.
         let least = if payload_bytes <= PAYLOAD_BYTES_MAX { laid_bytes(payload_bytes) } else { FIRST_READ_BYTES };
-        let mut memory = self.read(segment, lsn, least.min(most))?;
+        let read = if directly { Self::read_directly } else { Self::read };
+        let mut memory = read(self, segment, lsn, least.min(most))?;
         let said = memory.first_chunk().map_or(0, |word| length(u64::from(u32::from_le_bytes(*word))));
         if said <= PAYLOAD_BYTES_MAX && laid_bytes(said) > memory.len() && laid_bytes(said) <= most {
             memory = self.read(segment, lsn, laid_bytes(said))?;
@@ -117,6 +119,12 @@ impl Source {
             }
             _ => Err(missing),
         }
+    }
+
+    /// The same, past the page cache.
+    fn read_directly(&self, segment: &Arc<Segment>, lsn: u64, wanted: usize) -> Result<Vec<u8>, JournalError> {
+        read_direct(&*self.files.read(segment)?, segment.offset(lsn), wanted)
+            .map_err(|error| refused("reading", segment.path(), &error))
     }
 
     pub(crate) fn read(&self, segment: &Arc<Segment>, lsn: u64, wanted: usize) -> Result<Vec<u8>, JournalError> {

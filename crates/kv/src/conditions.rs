@@ -170,6 +170,8 @@ impl Kv {
         let now = self.shared.time.now_ms();
         let laid = Laid::batch(ops, durability, now);
         let parts = laid.parts(ops);
+        let longs = self.shared.values.longs.as_ref();
+        let renewals = longs.map(|longs| longs.renewals(ops, &laid.effects)).unwrap_or_default();
         let mut desk = self.writer()?;
         desk.refuse_dropped(ops.iter().copied())?;
         desk.refuse_held(ops.iter().copied().chain(conditions.iter().map(held_as)), place, false)?;
@@ -183,6 +185,8 @@ impl Kv {
         let ticket = self.appended(self.shared.log.append_leaving(KIND_BATCH, &parts, self.leaves(&desk, ops, 0)))?;
         drop(parts);
         desk.stage(Staged { ticket, durability, effects: laid.placed(ticket.lsn), turn: Turn::Plain });
+        drop(desk);
+        longs.into_iter().for_each(|longs| longs.renew(ops, &renewals, ticket.lsn));
         Ok(Judged::Met(Pending { ticket: Some(ticket), durability }))
     }
 

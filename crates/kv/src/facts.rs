@@ -2,8 +2,9 @@
 
 use assent_runs::{Debt, Facts};
 
-use crate::Kv;
 use crate::ledger::Ledger;
+use crate::long::Longs;
+use crate::{Kv, ValueCache};
 
 impl Kv {
     /// The ledger's levels, its cache, and what was written of it; and what waits to be written or merged. Waits for a commit
@@ -11,6 +12,12 @@ impl Kv {
     #[must_use]
     pub fn ledger_facts(&self) -> (Facts, Debt) {
         self.shared.ledger.facts()
+    }
+
+    /// What is kept of long values, and how often it was of use: nothing where they have no memory ([`crate::Config::value_cache_bytes`]).
+    #[must_use]
+    pub fn value_cache(&self) -> ValueCache {
+        self.shared.values.longs.as_ref().map(Longs::facts).unwrap_or_default()
     }
 }
 

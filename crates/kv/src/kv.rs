@@ -95,6 +95,17 @@ impl Pending {
     }
 }
 
+/// What is kept of long values, and how often it was of use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ValueCache {
+    /// Memory that it takes, of that which it may take.
+    pub bytes: u64,
+    /// Looks that found their value, since the open.
+    pub hits: u64,
+    /// And those that had to read it.
+    pub misses: u64,
+}
+
 /// Numbers about a store, each of one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {

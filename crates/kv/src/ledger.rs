@@ -37,8 +37,8 @@ use crate::view::View;
 
 /// Keys with their keyspace that are laid on the stack.
 const SHORT_KEY_BYTES: usize = 128;
-/// Longer values are not kept: the system's cache has them, and a read of it costs little beside the copy.
-const KEPT_BYTES_MAX: u32 = 4 << 10;
+/// Longer values are not kept here: the system's cache has them, or [`crate::long`].
+pub(crate) const KEPT_BYTES_MAX: u32 = 4 << 10;
 /// So much of the memory that rows were laid in is kept for the next ones.
 const LAYING_BYTES: usize = 64 << 10;
 /// How a journal is counted that gives nothing back: as the default one would.

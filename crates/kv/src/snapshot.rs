@@ -211,14 +211,23 @@ impl Shared {
     /// The same of one that is not kept.
     fn read(&self, set: &Set, keyspace: u32, key: &[u8], head: &ledger::Head) -> Result<Vec<u8>, KvError> {
         let place = &head.place;
+        let longs = self.values.longs.as_ref();
+        if let Some(kept) = longs.and_then(|longs| longs.find(keyspace, key, place)) {
+            return Ok(kept);
+        }
         let bytes = self.look(set, place).map_err(|what| damaged(keyspace, key, place, what))?;
         self.ledger.keep(keyspace, key, head, bytes.as_slice());
+        longs.into_iter().for_each(|longs| longs.keep(keyspace, key, place, bytes.as_slice()));
         Ok(bytes.into_vec())
     }
 
     /// For who reads everything once: it takes nobody's place in memory.
     fn value_once(&self, set: &Set, keyspace: u32, key: &[u8], head: &ledger::Head) -> Result<Vec<u8>, KvError> {
         let read = || {
+            let longs = self.values.longs.as_ref();
+            if let Some(kept) = longs.and_then(|longs| longs.find_once(keyspace, key, &head.place)) {
+                return Ok(kept);
+            }
             let bytes = self.look(set, &head.place).map_err(|what| damaged(keyspace, key, &head.place, what))?;
             Ok(bytes.into_vec())
         };

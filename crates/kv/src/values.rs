@@ -8,7 +8,8 @@
 //! lived then is in its volumes, and what was written since is in the journal. So there is no race to lose and nothing to try
 //! again. A set keeps its volumes' files, and no stretch of the journal is released that a set reads which somebody pins.
 //!
-//! Small values that were read and were right are kept beside their rows ([`crate::ledger::Ledger::keep`]).
+//! Small values that were read and were right are kept beside their rows ([`crate::ledger::Ledger::keep`]), long ones where there is room
+//! for them ([`Longs`]): these are read past the system's cache then.
 //!
 //! Walk: [`Values::pin`] · [`Values::read`] · [`Values::publish`] after a compaction · [`Values::unread`] says what may be released.
 //! Deliberately absent: what lives; that is the accounts'.
@@ -23,10 +24,11 @@ use arc_swap::{ArcSwap, Guard};
 use assent_journal::{Log, Span};
 use assent_runs::{OpenFiles, Pinned};
 use assent_world::Disk;
-use quick_cache::sync::{Cache, DefaultLifecycle};
+use quick_cache::sync::{Cache, DefaultLifecycle, LockContention};
 use quick_cache::{OptionsBuilder, Weighter};
 
 use crate::ledger::Ledger;
+use crate::long::Longs;
 use crate::record::Place;
 use crate::vault::{Account, Accounts, Address, Blocks, VaultError, Volume, count_unknown, remove_unknown};
 use crate::{Config, KvError};
@@ -177,6 +179,8 @@ pub(crate) struct Values {
     /// Sets that were current before, while somebody may pin them.
     before: Mutex<Vec<Weak<Set>>>,
     blocks: Kept,
+    /// None: the system's cache has them.
+    pub(crate) longs: Option<Longs>,
     pub(crate) open: Arc<OpenFiles>,
 }
 
@@ -187,7 +191,8 @@ impl Values {
     /// [`KvError::Config`] if the cache's library refuses the number.
     pub(crate) fn new(log: Arc<dyn Log>, open: Arc<OpenFiles>, set: Set, config: &Config) -> Result<Self, KvError> {
         let blocks = Kept::new(config.index_cache_bytes())?;
-        Ok(Self { log, current: ArcSwap::from_pointee(set), before: Mutex::default(), blocks, open })
+        let longs = Longs::new(config.value_cache_bytes)?;
+        Ok(Self { log, current: ArcSwap::from_pointee(set), before: Mutex::default(), blocks, longs, open })
     }
 
     /// The set as it is now, for one read: taken before the ledger is asked.
@@ -205,16 +210,21 @@ impl Values {
     /// # Errors
     /// What is wrong, naming the file. Never nothing for a value.
     pub(crate) fn read(&self, set: &Set, place: &Place) -> Result<Bytes, String> {
+        let directly = self.longs.as_ref().is_some_and(|longs| longs.takes(place.value_bytes));
         if place.entry.0 >= set.raw_from {
-            return self.read_journal(place);
+            return self.read_journal(place, directly);
         }
         let held = set.holder(place.entry.0).ok_or_else(|| "no volume holds its place".to_owned())?;
         if held.account.is_kept() {
-            return self.read_journal(place);
+            return self.read_journal(place, directly);
         }
         let volume = held.volume.as_ref().map_err(VaultError::to_string)?;
         let address = Address::new(place.entry.0, place.at);
-        let record = volume.get(&self.blocks, address).map_err(|error| error.to_string())?;
+        let record = match directly {
+            true => volume.get_directly(&self.blocks, address),
+            false => volume.get(&self.blocks, address),
+        };
+        let record = record.map_err(|error| error.to_string())?;
         let record = record.ok_or_else(|| format!("{} has nothing at {address}", volume.path().display()))?;
         let (bytes, range) = record.into_value();
         if range.len() != usize::try_from(place.value_bytes).unwrap_or(usize::MAX) {
@@ -228,11 +238,13 @@ impl Values {
         Ok(Bytes { bytes, range })
     }
 
-    fn read_journal(&self, place: &Place) -> Result<Bytes, String> {
+    fn read_journal(&self, place: &Place, directly: bool) -> Result<Bytes, String> {
         let length = |bytes: u32| usize::try_from(bytes).unwrap_or(usize::MAX);
         let start = length(place.at).saturating_add(place.metadata_bytes.into());
         let part = start..start.saturating_add(length(place.value_bytes));
-        let (bytes, range) = self.log.read_part(place.entry, part).map_err(|error| error.to_string())?;
+        let read =
+            if directly { self.log.read_part_direct(place.entry, part) } else { self.log.read_part(place.entry, part) };
+        let (bytes, range) = read.map_err(|error| error.to_string())?;
         if range.len() < length(place.value_bytes) {
             return Err("it ends behind its journal entry".to_owned());
         }
@@ -320,11 +332,14 @@ impl Kept {
     }
 }
 
+/// A look into a cache. Nobody waits for who lost his core in there: what cannot be looked at for so long is read again.
+pub(crate) fn tried<T>(look: impl Fn() -> Result<T, LockContention>) -> Option<T> {
+    (0..TRIES).find_map(|_| look().inspect_err(|_| std::hint::spin_loop()).ok())
+}
+
 impl Blocks for Kept {
     fn get(&self, volume: (u64, u32), block: usize) -> Option<Arc<[u8]>> {
-        // Nobody waits for who lost his core in there: what cannot be looked at for so long is read again.
-        let look = |_| self.0.try_get(&(volume, block)).inspect_err(|_| std::hint::spin_loop()).ok();
-        (0..TRIES).find_map(look).flatten()
+        tried(|| self.0.try_get(&(volume, block))).flatten()
     }
 
     fn keep(&self, volume: (u64, u32), block: usize, payload: &Arc<[u8]>) {

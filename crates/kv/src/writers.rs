@@ -26,10 +26,13 @@ impl Kv {
         self.refuse_read_only()?;
         self.make_room()?;
         let laid = Laid::batch(ops, durability, self.shared.time.now_ms());
+        let longs = self.shared.values.longs.as_ref();
+        let renewals = longs.map(|longs| longs.renewals(ops, &laid.effects)).unwrap_or_default();
         let ticket = match self.counter.try_lock() {
             Some(desk) => self.append_at(desk, (ops, laid, durability), place)?,
             None => self.append_by_others((ops, laid, durability), place)?,
         };
+        longs.into_iter().for_each(|longs| longs.renew(ops, &renewals, ticket.lsn));
         Ok(Pending { ticket: Some(ticket), durability })
     }
 

@@ -109,8 +109,7 @@ fn gauges(shared: &Shared) -> Vec<(&'static str, u64)> {
     }
     if let Some(kv) = &shared.kv {
         all.extend(views::store(&kv.stats()));
-        let (facts, debt) = kv.ledger_facts();
-        all.extend(views::ledger(&facts, &debt));
+        all.extend(views::ledger(kv));
     }
     all.sort_unstable();
     all

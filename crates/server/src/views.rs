@@ -231,9 +231,10 @@ const LEVELS: [(&str, &str); 8] = [
     ("kv.level_7_runs", "kv.level_7_bytes"),
 ];
 
-/// The gauges of a store's ledger, by their names; levels as far as there are any.
+/// The gauges of a store's ledger and of its values in memory, by their names; levels as far as there are any.
 #[must_use]
-pub fn ledger(facts: &assent_kv::LedgerFacts, debt: &assent_kv::LedgerDebt) -> Vec<(&'static str, u64)> {
+pub fn ledger(kv: &assent_kv::Kv) -> Vec<(&'static str, u64)> {
+    let ((facts, debt), values) = (kv.ledger_facts(), kv.value_cache());
     let levels = LEVELS.iter().zip(&facts.levels);
     let levels = levels.flat_map(|((runs, bytes), level)| [(*runs, level.runs), (*bytes, level.bytes)]);
     let others = [
@@ -245,6 +246,9 @@ pub fn ledger(facts: &assent_kv::LedgerFacts, debt: &assent_kv::LedgerDebt) -> V
         ("kv.ledger_merged_bytes", facts.merged_bytes),
         ("kv.ledger_runs_unreadable", facts.runs_unreadable),
         ("kv.ledger_unwritten_bytes", debt.immutable_bytes),
+        ("kv.value_cache_bytes", values.bytes),
+        ("kv.value_cache_hits", values.hits),
+        ("kv.value_cache_misses", values.misses),
     ];
     levels.chain(others).collect()
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 use assent_coordinator::{Coordinator, Gauges};
 use assent_door::{Check, Health, Metrics};
 use assent_journal::{Log, State};
-use assent_kv::{Kv, LedgerDebt, LedgerFacts, LevelFacts, Stats};
+use assent_kv::{Kv, LedgerDebt, LedgerFacts, LevelFacts, Stats, ValueCache};
 
 use crate::report;
 use crate::shared::Shared;
@@ -195,6 +195,7 @@ fn ledger(it: &Arc<Kv>, metrics: &Metrics) {
         |facts, _| facts.cache_hits,
     );
     counter("kv_cache_misses", "Pieces that had to be read from disk", |facts, _| facts.cache_misses);
+    values(it, metrics);
     counter("kv_ledger_flushed_bytes", "Bytes that the ledger's memory took when it was written out", |facts, _| {
         facts.flushed_bytes
     });
@@ -209,6 +210,21 @@ fn ledger(it: &Arc<Kv>, metrics: &Metrics) {
         gauge("kv_level_bytes", "Their bytes", |it| it.bytes);
         gauge("kv_level_tombstones", "Rows of removed keys that a level still has", |it| it.tombstones);
     }
+}
+
+/// What is kept of long values.
+fn values(it: &Arc<Kv>, metrics: &Metrics) {
+    let facts = |of: fn(&ValueCache) -> u64| {
+        let it = Arc::clone(it);
+        move || of(&it.value_cache())
+    };
+    let bytes = facts(|it| it.bytes);
+    let help = "Bytes that values of more than 4 KiB take in memory, of value_cache_bytes";
+    metrics.sample_gauge("kv_value_cache_bytes", None, help, move || signed(bytes()));
+    let help = "Reads of such values that found them there; 0 where they have no memory";
+    metrics.sample_counter("kv_value_cache_hits", None, help, facts(|it| it.hits));
+    let help = "And those that read the disk";
+    metrics.sample_counter("kv_value_cache_misses", None, help, facts(|it| it.misses));
 }
 
 /// What is wrong with a journal.

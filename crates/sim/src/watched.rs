@@ -99,6 +99,9 @@ impl<W: Watch> File for WatchedFile<W> {
     fn read_at(&self, at: u64, buffer: &mut [u8]) -> io::Result<usize> {
         self.call(Operation::Read, |file| file.read_at(at, buffer))
     }
+    fn read_direct_at(&self, at: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        self.call(Operation::Read, |file| file.read_direct_at(at, buffer))
+    }
     fn write_at(&self, at: u64, bytes: &[u8]) -> io::Result<usize> {
         self.call(Operation::Write, |file| file.write_at(at, bytes))
     }

@@ -163,6 +163,15 @@ pub trait File: Send + Sync + Debug {
     /// As the operating system says.
     fn read_at(&self, at: u64, buffer: &mut [u8]) -> io::Result<usize>;
 
+    /// As [`File::read_at`], past the page cache where memory, position and length are at multiples of [`crate::BLOCK_BYTES`] and the system
+    /// can: for who keeps in memory himself what he reads. Default: as [`File::read_at`].
+    ///
+    /// # Errors
+    /// As the operating system says.
+    fn read_direct_at(&self, at: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        self.read_at(at, buffer)
+    }
+
     /// Writes at a position into the page cache; may write fewer bytes than given. Extends the file if needed.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 //!
 //! Walk: [`Disk`] and [`File`] with their [`Barrier`]s, really [`RealDisk`] · [`Clock`], really [`RealClock`] ·
 //! [`Dice`], really [`RealDice`] · [`net`] sockets · [`Gate`] one futex word to wait at · [`AlignedBuffer`] memory
-//! for direct writes · [`stop`] named places where a process can be frozen · [`wake_soon`] and
+//! for direct writes, [`read_direct`] a piece of a file so · [`stop`] named places where a process can be frozen · [`wake_soon`] and
 //! [`give_way`] a short turn at a core and a long one, [`soon`] a short one for a while ·
 //! [`expect_descriptors`] a long table of open files at once.
 //! Deliberately absent: any knowledge of journals, protocols or transactions.
@@ -20,7 +20,7 @@ mod room;
 pub mod stop;
 mod turn;
 
-pub use buffer::{AlignedBuffer, BLOCK_BYTES};
+pub use buffer::{AlignedBuffer, BLOCK_BYTES, read_direct};
 pub use clock::{Clock, Moment, RealClock};
 pub use descriptors::{expect_descriptors, files_max, is_short};
 pub use dice::{Dice, RealDice};

@@ -1,7 +1,8 @@
 //! The real disk: the files of this machine.
 //!
 //! Walk: [`RealDisk`] opens · `RealFile` keeps one buffered descriptor and, for direct writes, a second one past the
-//! page cache. Linux keeps the two coherent: a direct write drops the cached pages it covers.
+//! page cache, and a third one once somebody reads so. Linux keeps them coherent: a direct write drops the cached pages it covers, and a
+//! direct read is of what was written.
 
 use std::fs;
 use std::io;
@@ -9,12 +10,12 @@ use std::num::NonZeroU64;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt as _, OpenOptionsExt};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use rustix::io::ReadWriteFlags;
 
 use crate::buffer::is_aligned;
-use crate::descriptors::{expect_descriptors, files_max, limit};
+use crate::descriptors::{expect_descriptors, files_max, is_short, limit};
 use crate::disk::{Access, Barrier, Disk, DiskRoom, Durably, File, Lock, Open, write_all_at};
 use crate::room;
 
@@ -34,6 +35,8 @@ pub struct RealDisk;
 struct RealFile {
     buffered: fs::File,
     direct: Option<fs::File>,
+    /// For reads past the page cache, once somebody has asked for one; none where the system cannot.
+    reads: OnceLock<Option<fs::File>>,
 }
 
 #[derive(Debug)]
@@ -76,16 +79,14 @@ impl Disk for RealDisk {
             Access::Create => _ = options.write(true).create_new(true),
         }
         let buffered = options.open(path)?;
-        let direct = (open.direct && open.access != Access::Read).then(|| {
-            let flags = i32::try_from(rustix::fs::OFlags::DIRECT.bits()).unwrap_or(0);
-            fs::OpenOptions::new().write(true).custom_flags(flags).open(path)
-        });
+        let direct = (open.direct && open.access != Access::Read)
+            .then(|| fs::OpenOptions::new().write(true).custom_flags(past_the_cache()).open(path));
         let direct = match direct.transpose() {
             // A file system without O_DIRECT (tmpfs before 6.6) refuses it: the buffered way serves.
             Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => None,
             direct => direct?,
         };
-        Ok(Arc::new(RealFile { buffered, direct }))
+        Ok(Arc::new(RealFile { buffered, direct, reads: OnceLock::new() }))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -135,7 +136,26 @@ impl Disk for RealDisk {
     }
 }
 
+fn past_the_cache() -> i32 {
+    i32::try_from(rustix::fs::OFlags::DIRECT.bits()).unwrap_or(0)
+}
+
 impl RealFile {
+    /// The same file once more: its name may be another by now, or none.
+    #[expect(clippy::disallowed_methods, reason = "this is the door")]
+    fn reads(&self) -> Option<&fs::File> {
+        if let Some(known) = self.reads.get() {
+            return known.as_ref();
+        }
+        let path = format!("/proc/self/fd/{}", self.buffered.as_raw_fd());
+        let again = fs::OpenOptions::new().read(true).custom_flags(past_the_cache()).open(path);
+        // Want of descriptors passes; all else is so for good.
+        if again.as_ref().is_err_and(is_short) {
+            return None;
+        }
+        self.reads.get_or_init(|| again.ok()).as_ref()
+    }
+
     /// Of no length it would be all of the file. Where the system cannot, the sync does it all.
     #[expect(unsafe_code, reason = "no safe wrapper knows this call")]
     fn write_back(&self, at: u64, bytes: u64, how: libc::c_uint) -> io::Result<()> {
@@ -160,6 +180,15 @@ impl File for RealFile {
 
     fn read_at(&self, at: u64, buffer: &mut [u8]) -> io::Result<usize> {
         self.buffered.read_at(buffer, at)
+    }
+
+    fn read_direct_at(&self, at: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        let direct = is_aligned(at, buffer).then(|| self.reads()).flatten();
+        match direct.map(|file| file.read_at(buffer, at)) {
+            // A disk whose blocks are longer, or a file system that takes the flag and then does not.
+            None | Some(Err(_)) => self.buffered.read_at(buffer, at),
+            Some(read) => read,
+        }
     }
 
     fn write_at(&self, at: u64, bytes: &[u8]) -> io::Result<usize> {
@@ -274,6 +303,40 @@ mod tests {
         let mut read = [0; 10_000];
         assert_eq!(file.read_at(0, &mut read).unwrap(), 10_000);
         assert_eq!(read, [7; 10_000]);
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "asks the system itself what it keeps")]
+    fn a_direct_read_leaves_nothing_in_the_page_cache_and_is_of_what_was_written() {
+        // Beside this program: a temporary folder may be in memory, where there is nothing to read past.
+        let program = std::env::current_exe().unwrap();
+        let folder = tempfile::tempdir_in(program.parent().unwrap()).unwrap();
+        let mut read = AlignedBuffer::zeroed(BLOCK_BYTES);
+        // One is read past it and the other is not read at all.
+        let is_cached = [true, false].map(|is_read| {
+            let path = folder.path().join(if is_read { "read" } else { "not" });
+            let file = RealDisk.open(&path, Open { access: Access::Create, direct: false }).unwrap();
+            for byte in [b'a', b'b'] {
+                write_all_at(&*file, 0, &[byte; BLOCK_BYTES]).unwrap();
+                // Written, and still in memory alone.
+                assert_eq!(file.read_direct_at(0, read.as_mut_slice()).unwrap(), BLOCK_BYTES);
+                assert_eq!(read.as_slice(), [byte; BLOCK_BYTES]);
+            }
+            file.sync_all(Barrier::new("test")).unwrap();
+            let plain = fs::File::open(&path).unwrap();
+            rustix::fs::fadvise(&plain, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+            if is_read {
+                file.read_direct_at(0, read.as_mut_slice()).unwrap();
+            }
+            let mut byte = [0];
+            let into = &mut [io::IoSliceMut::new(&mut byte)];
+            rustix::io::preadv2(&plain, into, 0, ReadWriteFlags::NOWAIT).is_ok()
+        });
+        let direct = fs::OpenOptions::new().read(true).custom_flags(past_the_cache()).open(folder.path().join("read"));
+        // Else the file system knows no direct reads, or does not say what is in memory.
+        if direct.is_ok() && !is_cached[1] {
+            assert!(!is_cached[0]);
+        }
     }
 
     #[test]

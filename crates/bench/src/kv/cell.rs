@@ -135,10 +135,12 @@ impl<'h> House<'h> {
     }
 
     fn opened(&self) -> Result<Vec<Box<dyn Store>>, BenchError> {
-        let Case { sync, disk_iops, cache_bytes, segment_bytes, stores, .. } = *self.case;
+        let Case { sync, disk_iops, segment_bytes, .. } = *self.case;
+        let stores = u64::from(self.case.stores).max(1);
+        let (cache_bytes, value_cache_bytes) = (self.case.cache_bytes / stores, self.case.value_cache_bytes / stores);
         let open = |folder: &PathBuf| {
-            let cache_bytes = cache_bytes / u64::from(stores).max(1);
-            (self.member.open)(&Setup { folder: folder.clone(), sync, cache_bytes, segment_bytes, disk_iops })
+            let folder = folder.clone();
+            (self.member.open)(&Setup { folder, sync, cache_bytes, value_cache_bytes, segment_bytes, disk_iops })
         };
         self.folders.iter().map(open).collect()
     }

@@ -21,8 +21,14 @@ const GONE: u64 = 7;
 /// # Errors
 /// [`Kind::Corrupt`] with the first promise that is not kept; what the store says.
 pub fn check(member: &Member, folder: &Path) -> Result<(), BenchError> {
-    let setup =
-        Setup { folder: folder.to_owned(), sync: true, cache_bytes: 8 << 20, segment_bytes: 1 << 20, disk_iops: None };
+    let setup = Setup {
+        folder: folder.to_owned(),
+        sync: true,
+        cache_bytes: 8 << 20,
+        value_cache_bytes: 8 << 20,
+        segment_bytes: 1 << 20,
+        disk_iops: None,
+    };
     let store = (member.open)(&setup)?;
     fill(&*store)?;
     look(member, &*store)?;

@@ -458,8 +458,14 @@ mod tests {
     use super::*;
 
     fn opened(folder: &Path) -> Floor {
-        let setup =
-            Setup { folder: folder.to_owned(), sync: true, cache_bytes: 0, segment_bytes: 4_096, disk_iops: None };
+        let setup = Setup {
+            folder: folder.to_owned(),
+            sync: true,
+            cache_bytes: 0,
+            value_cache_bytes: 0,
+            segment_bytes: 4_096,
+            disk_iops: None,
+        };
         Floor::open(&setup).unwrap()
     }
 

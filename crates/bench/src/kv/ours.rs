@@ -71,7 +71,8 @@ impl Ours {
         let (journal, _) = opened.map_err(|error| BenchError::new(error.kind(), error))?;
         let keeper = Keeper::start(Arc::clone(&journal), Arc::clone(&clock));
         let log: Arc<dyn Log> = journal.clone();
-        let config = Config { cache_bytes: setup.cache_bytes, ..Config::default() };
+        let Setup { cache_bytes, value_cache_bytes, .. } = *setup;
+        let config = Config { cache_bytes, value_cache_bytes, ..Config::default() };
         let kv = Kv::open(log, disk, clock, &setup.folder.join("kv-ledger"), config);
         let kv = Arc::new(kv.map_err(|error| failed(&error))?);
         let stop = Arc::new(Gate::default());
@@ -183,6 +184,8 @@ impl Store for Ours {
             ("store_zeroed_mb", super::number(counts.zeroed_bytes) / MIB),
             ("store_compacted_mb", super::number(stats.compacted_bytes_out) / MIB),
             ("store_ledger_mb", super::number(ledger.flushed_bytes + ledger.merged_bytes) / MIB),
+            ("store_values_found", super::number(self.kv.value_cache().hits)),
+            ("store_values_read", super::number(self.kv.value_cache().misses)),
             ("store_delayed_ms", super::number(stats.delayed_us) / 1_000.0),
         ]
     }

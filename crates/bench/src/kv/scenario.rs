@@ -147,6 +147,9 @@ pub struct Case {
     pub disk_iops: Option<f64>,
     /// Memory for a store's own cache of blocks; of several stores together.
     pub cache_bytes: u64,
+    /// And for values, likewise.
+    #[serde(default)]
+    pub value_cache_bytes: u64,
     /// Bytes of a segment of ours and of the floor.
     pub segment_bytes: u64,
     /// Keys that are looked for in the end, at most; spread over all.
@@ -211,6 +214,7 @@ impl Case {
             ("operations offered each second", told(rate)),
             ("disk turns each second", told(disk_iops)),
             ("cache bytes", self.cache_bytes.to_string()),
+            ("value cache bytes", self.value_cache_bytes.to_string()),
             ("segment bytes", self.segment_bytes.to_string()),
         ];
         pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
@@ -242,6 +246,8 @@ pub struct Given {
     pub disk_iops: f64,
     /// Memory for a store's own cache.
     pub cache_bytes: u64,
+    /// And for values.
+    pub value_cache_bytes: u64,
     /// Bytes of a segment of ours and of the floor.
     pub segment_bytes: u64,
     /// Keys that are looked for in the end.
@@ -264,6 +270,7 @@ impl Default for Given {
             rate: None,
             disk_iops: 120.0,
             cache_bytes: 128 << 20,
+            value_cache_bytes: 0,
             segment_bytes: 16 << 20,
             audit_keys: 100_000,
             seed: 1,
@@ -329,6 +336,7 @@ impl Given {
             rate: self.rate,
             disk_iops: (scenario == Scenario::KvSlow).then_some(self.disk_iops),
             cache_bytes: self.cache_bytes,
+            value_cache_bytes: self.value_cache_bytes,
             segment_bytes: self.segment_bytes,
             audit_keys: self.audit_keys,
             seed: self.seed,

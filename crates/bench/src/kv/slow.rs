@@ -128,6 +128,10 @@ impl File for SlowFile {
         self.file.read_at(at, buffer)
     }
 
+    fn read_direct_at(&self, at: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        self.file.read_direct_at(at, buffer)
+    }
+
     fn write_at(&self, at: u64, bytes: &[u8]) -> io::Result<usize> {
         self.turns.written(bytes.len());
         self.file.write_at(at, bytes)

@@ -60,6 +60,7 @@ pub(super) const KEYS: &[(&str, Type)] = &[
     ("kv.dsync", Type::Boolean),
     ("kv.memory_bytes", Type::Number),
     ("kv.cache_bytes", Type::Number),
+    ("kv.value_cache_bytes", Type::Number),
     ("kv.background_bytes_per_second", Type::Number),
     ("kv.space_amplification_max_percent", Type::Number),
     ("kv.space_room_bytes_min", Type::Number),

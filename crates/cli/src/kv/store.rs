@@ -332,9 +332,8 @@ impl Store {
                 Ok(gauges.iter().map(plain).collect())
             }
             Self::Stopped { kv, stats, .. } => {
-                let (facts, debt) = kv.ledger_facts();
                 let mut named = assent_server::views::store(stats);
-                named.extend(assent_server::views::ledger(&facts, &debt));
+                named.extend(assent_server::views::ledger(kv));
                 named.sort_unstable();
                 Ok(named.iter().map(|(name, value)| (name.trim_start_matches("kv.").to_owned(), *value)).collect())
             }

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use assent_frame::{HEADER_BYTES, PAYLOAD_BYTES_MAX, laid_bytes, parse};
 use assent_kind::Kind;
 use assent_runs::{OpenFiles, Slot};
-use assent_world::{Access, Disk, File, Open, read_exact_at, remove_in_steps};
+use assent_world::{Access, Disk, File, Open, read_direct, read_exact_at, remove_in_steps};
 
 use crate::vault::index::{self, Row, Top};
 use crate::vault::item::{self, Address, Item, Record};
@@ -140,13 +140,16 @@ impl Volume {
 
     /// So many bytes from a place of its file, or as many as there are.
     fn read(&self, at: u64, wanted: usize) -> Result<Vec<u8>, VaultError> {
+        read(&*self.file()?, &self.path, at, wanted)
+    }
+
+    fn file(&self) -> Result<Arc<dyn File>, VaultError> {
         let file = self.open.file(&self.slot, || opened(&*self.disk, &self.path));
-        let file = file.map_err(|error| VaultError::disk(OPENING, &self.path, &error))?;
-        read(&*file, &self.path, at, wanted)
+        file.map_err(|error| VaultError::disk(OPENING, &self.path, &error))
     }
 
     fn will_read(&self, at: u64, wanted: usize) {
-        if let Ok(file) = self.open.file(&self.slot, || opened(&*self.disk, &self.path)) {
+        if let Ok(file) = self.file() {
             file.will_read(at, bytes(wanted));
         }
     }
@@ -177,6 +180,18 @@ impl Volume {
     /// # Errors
     /// `Damaged`, naming file and offset; as the disk says.
     pub(crate) fn get(&self, blocks: &dyn Blocks, address: Address) -> Result<Option<Record>, VaultError> {
+        self.find(blocks, address, false)
+    }
+
+    /// The same, read past the system's cache.
+    ///
+    /// # Errors
+    /// As [`Volume::get`].
+    pub(crate) fn get_directly(&self, blocks: &dyn Blocks, address: Address) -> Result<Option<Record>, VaultError> {
+        self.find(blocks, address, true)
+    }
+
+    fn find(&self, blocks: &dyn Blocks, address: Address, directly: bool) -> Result<Option<Record>, VaultError> {
         let Some(number) = self.top.find(address) else { return Ok(None) };
         let row = match self.block(blocks, number) {
             Ok(payload) => index::find(&payload, address).unwrap_or_default(),
@@ -190,7 +205,7 @@ impl Volume {
                 }
             }
         };
-        row.map(|row| self.record(row)).transpose()
+        row.map(|row| self.record(row, directly)).transpose()
     }
 
     /// A block's payload.
@@ -208,8 +223,13 @@ impl Volume {
         Ok(payload)
     }
 
-    fn record(&self, row: Row) -> Result<Record, VaultError> {
-        self.record_in(row, || self.read(row.offset, length(row.bytes)))
+    fn record(&self, row: Row, directly: bool) -> Result<Record, VaultError> {
+        let wanted = length(row.bytes);
+        let direct = || {
+            let read = read_direct(&*self.file()?, row.offset, wanted);
+            read.map_err(|error| VaultError::disk("reading", &self.path, &error))
+        };
+        self.record_in(row, || if directly { direct() } else { self.read(row.offset, wanted) })
     }
 
     fn record_in(&self, row: Row, read: impl FnOnce() -> Result<Vec<u8>, VaultError>) -> Result<Record, VaultError> {

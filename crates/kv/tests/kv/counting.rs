@@ -17,12 +17,18 @@ pub struct Reads {
     pieces: AtomicU64,
     piece_bytes: AtomicU64,
     long_bytes: AtomicU64,
+    direct: AtomicU64,
 }
 
 impl Reads {
     /// Pieces, their bytes, and those of longer ones.
     pub fn counts(&self) -> [u64; 3] {
         [&self.pieces, &self.piece_bytes, &self.long_bytes].map(|count| count.load(Ordering::Relaxed))
+    }
+
+    /// Those of either that were asked for past the system's cache.
+    pub fn direct(&self) -> u64 {
+        self.direct.load(Ordering::Relaxed)
     }
 
     fn add(&self, bytes: usize) {
@@ -93,6 +99,11 @@ impl File for Counted {
     fn read_at(&self, at: u64, buffer: &mut [u8]) -> io::Result<usize> {
         self.reads.add(buffer.len());
         self.file.read_at(at, buffer)
+    }
+
+    fn read_direct_at(&self, at: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        self.reads.direct.fetch_add(1, Ordering::Relaxed);
+        self.read_at(at, buffer)
     }
 
     fn write_at(&self, at: u64, bytes: &[u8]) -> io::Result<usize> {

@@ -53,6 +53,7 @@ mod small_disk;
 mod space;
 mod stress;
 mod unreadable;
+mod value_cache;
 mod waiting;
 
 use std::ops::Bound;
@@ -106,10 +107,14 @@ pub fn fresh() -> Desk {
 impl Desk {
     /// The process dies and starts again; the page cache stays, and so does the clock.
     pub fn again(self) -> Desk {
+        self.again_with(Config::default())
+    }
+
+    pub fn again_with(self, config: Config) -> Desk {
         let Desk { disk, clock, log, kv } = self;
         drop((log, kv));
         disk.kill();
-        open_at(&disk, &clock, Config::default())
+        open_at(&disk, &clock, config)
     }
 }
 

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use assent_ids::Lsn;
 use assent_kind::Kind;
-use assent_kv::{Condition, Durability, Expect, Kv, KvError, NAMED_FROM, Op, Rows, Snapshot};
+use assent_kv::{Condition, Config, Durability, Expect, Kv, KvError, NAMED_FROM, Op, Rows, Snapshot};
 use assent_runs::AtOnce;
-use assent_sim::Rng;
+use assent_sim::{Rng, SimDisk};
 use assent_xa::Vote;
 
 use super::branches::{commit, prepare, rollback};
-use super::{Desk, fresh, xid};
+use super::{Desk, open, xid};
 
 type Key = (u32, Vec<u8>);
 type Map = BTreeMap<Key, Vec<u8>>;
@@ -180,7 +180,9 @@ impl Model {
 
     fn write(&self, rng: &mut Rng) -> (Key, Option<Put>) {
         let expiry = if rng.below(3) == 0 { self.time + rng.range(1..20) } else { 0 };
-        let put = (rng.below(4) > 0).then(|| Put { value: rng.roll().to_le_bytes().repeat(rng.index(20)), expiry });
+        // One of eight is long enough for the memory of long values.
+        let words = if rng.below(8) == 0 { 510 + rng.index(600) } else { rng.index(20) };
+        let put = (rng.below(4) > 0).then(|| Put { value: rng.roll().to_le_bytes().repeat(words), expiry });
         (self.key(rng), put)
     }
 }
@@ -367,11 +369,13 @@ fn outcome(kv: &Kv, model: &mut Model, rng: &mut Rng) {
     }
 }
 
-fn restart(desk: Desk, model: &mut Model) -> Desk {
+fn restart(desk: Desk, model: &mut Model, config: Config) -> Desk {
     model.snapshots.clear();
     model.working.clear();
     let before = desk.kv.stats();
-    let desk = desk.again();
+    let values = desk.kv.value_cache();
+    model.counts.entry("kept").and_modify(|count| *count += values.hits).or_insert(values.hits);
+    let desk = desk.again_with(config);
     let after = desk.kv.stats();
     assert_eq!((before.published, before.held_keys), (after.published, after.held_keys));
     assert_eq!(after.rebuilt, 0);
@@ -381,7 +385,9 @@ fn restart(desk: Desk, model: &mut Model) -> Desk {
 fn run(seed: u64) -> BTreeMap<&'static str, u64> {
     let mut rng = Rng::new(seed);
     let mut model = Model::default();
-    let mut desk = fresh();
+    // Half of them keep some long values in memory.
+    let config = Config { value_cache_bytes: seed % 2 * (64 << 10), ..Config::default() };
+    let mut desk = open(&SimDisk::new(), config);
     for _ in 0..400 {
         match rng.below(48) {
             0..14 => plain(&desk.kv, &mut model, &mut rng),
@@ -395,7 +401,7 @@ fn run(seed: u64) -> BTreeMap<&'static str, u64> {
             }
             42 => desk.kv.checkpoint().unwrap(),
             43 => _ = desk.kv.work(&AtOnce),
-            44 => desk = restart(desk, &mut model),
+            44 => desk = restart(desk, &mut model, config),
             45 => keyspace(&desk.kv, &mut model, &mut rng),
             46 | 47 => {
                 let pause = rng.range(1..5);
@@ -429,7 +435,7 @@ fn the_store_is_a_map_with_snapshots_and_branches() {
         }
     }
     println!("{counts:?}");
-    for what in ["plain", "met", "unmet", "held", "dropped", "drop", "lost"] {
+    for what in ["plain", "met", "unmet", "held", "dropped", "drop", "lost", "kept"] {
         assert!(counts.get(what).is_some_and(|count| *count > 100), "{what}: {counts:?}");
     }
 }

@@ -58,6 +58,9 @@ pub(crate) struct BenchKv {
     /// MiB of it that a store may use as its own cache of blocks, where it has one.
     #[arg(long, default_value_t = 128, value_name = "MIB")]
     pub(crate) cache: u64,
+    /// MiB more that it may keep values in: ours in a cache of its own, which it reads past the page cache for; others in their one cache.
+    #[arg(long, default_value_t = 0, value_name = "MIB")]
+    pub(crate) value_cache: u64,
     /// MiB of a segment of ours and of the floor; 16 is what `assent serve` has.
     #[arg(long, default_value_t = 16, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1_024))]
     pub(crate) segment: u64,
@@ -169,6 +172,7 @@ impl BenchKv {
             rate: self.rate,
             disk_iops: self.disk_iops,
             cache_bytes: self.cache << 20,
+            value_cache_bytes: self.value_cache << 20,
             segment_bytes: self.segment << 20,
             audit_keys: self.audit,
             seed: self.seed,
