@@ -57,6 +57,8 @@ pub(crate) struct Descriptors(u64);
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Engines {
     pub(crate) store: bool,
+    /// It reads long values past the page cache: each file of its journal and its volumes is open twice then.
+    pub(crate) reads_directly: bool,
     pub(crate) documents: bool,
 }
 
@@ -68,9 +70,10 @@ impl Engines {
     /// What they keep open, of a process that may open so many.
     fn files(self, descriptors: u64) -> u64 {
         let most = u64::from(files_max(descriptors));
-        let journal = most.max(JOURNAL_LEAST) + LEDGER;
+        let journal = most.max(JOURNAL_LEAST);
         // A store has volumes, too.
-        (if self.store { journal + most } else { 0 }) + if self.documents { journal } else { 0 }
+        let values = (journal + most).saturating_mul(if self.reads_directly { 2 } else { 1 });
+        (if self.store { values + LEDGER } else { 0 }) + if self.documents { journal + LEDGER } else { 0 }
     }
 }
 
@@ -139,7 +142,7 @@ fn share(descriptors: u64, connections_max: u32, resources: usize, engines: Engi
 mod tests {
     use super::*;
 
-    const NONE: Engines = Engines { store: false, documents: false };
+    const NONE: Engines = Engines { store: false, reads_directly: false, documents: false };
     const STORE: Engines = Engines { store: true, ..NONE };
 
     #[test]
@@ -162,6 +165,9 @@ mod tests {
         let stored = |left: u64| share(192 + left, 1_024, 0, STORE).ok().map(|places| places.protocol);
         assert_eq!((stored(1_000), stored(38), stored(1)), (Some(744), Some(19), Some(1)));
         assert_eq!(stored(20_000), Some(1_024), "engines keep what they open, and there is enough for all");
+        let twice = Engines { reads_directly: true, ..STORE };
+        let directly = share(192 + 1_000, 1_024, 0, twice).ok().map(|places| places.protocol);
+        assert_eq!(directly, Some(1_000 - 2 * (128 + 64) - 64), "each file that values are read from has two");
         let both = Engines { documents: true, ..STORE };
         let served = |left: u64| share(192 + left, 1_024, 0, both).ok().map(|places| places.protocol);
         assert_eq!((served(1_000), served(38)), (Some(552), Some(13)), "documents keep a journal and an index");

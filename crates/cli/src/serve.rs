@@ -305,7 +305,11 @@ impl House {
     fn start(&self, config: &Config, log_level: Option<LogLevel>) -> Result<Running, Failure> {
         let (metrics, health) = (Arc::new(Metrics::default()), Arc::new(Health::default()));
         let (many, resources) = (config.server.connections_max, config.resources.len());
-        let open = descriptors::Engines { store: config.kv.is_some(), documents: config.documents.is_some() };
+        let open = descriptors::Engines {
+            store: config.kv.is_some(),
+            reads_directly: config.kv.as_ref().is_some_and(|it| it.value_cache_bytes.is_some_and(|bytes| bytes > 0)),
+            documents: config.documents.is_some(),
+        };
         let places = self.descriptors.places(many, resources, open)?;
         let (places, clients_max) = places.with_assets(config.assets.is_some());
         let assets = config.assets.as_ref().map(|assets| serve_assets(config, assets, clients_max, &metrics, &health));

@@ -79,7 +79,7 @@ impl Journal {
 impl Archive {
     /// All batches, in order, the archived ones first.
     pub fn batches(&self) -> impl Iterator<Item = Result<BatchView, JournalError>> {
-        let Source { files, segments, epochs, .. } = self.source.clone();
+        let Source { files, segments, epochs } = self.source.clone();
         let mut walk = Walk::new(files, segments, epochs, self.source.oldest());
         let (end, mut ended) = (self.end, false);
         std::iter::from_fn(move || {

@@ -96,6 +96,8 @@ impl Source {
         let most = length(segment.end().saturating_sub(lsn));
         // What is longer than a frame is a chain, of which this is the first piece.
         let least = if payload_bytes <= PAYLOAD_BYTES_MAX { laid_bytes(payload_bytes) } else { FIRST_READ_BYTES };
+        // Of the one that is written through the page cache: such a write would wait for such a read, and it is there.
+        let directly = directly && segment.writer().is_none_or(|writer| writer.is_direct());
         let read = if directly { Self::read_directly } else { Self::read };
         let mut memory = read(self, segment, lsn, least.min(most))?;
         let said = memory.first_chunk().map_or(0, |word| length(u64::from(u32::from_le_bytes(*word))));

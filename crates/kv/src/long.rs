@@ -29,19 +29,22 @@ use crate::ledger::KEPT_BYTES_MAX;
 use crate::op::Op;
 use crate::record::{Became, Effect, Place};
 use crate::values::tried;
+use crate::vault::VALUE_PIECE_BYTES;
 use crate::{KvError, ValueCache};
 
 /// Longer ones lie in a volume in pieces of so much, and are read as a long file is.
 const BYTES_MAX: u32 = 256 << 10;
 /// Memory is cut so.
-const PIECE_BYTES: usize = 2 << 10;
+const CUT_BYTES: usize = 2 << 10;
+const _: () = assert!(BYTES_MAX as usize == VALUE_PIECE_BYTES, "what a volume has in pieces is not read at once");
 /// What a piece costs: itself, and its holder where it waits and where it is used.
-const PIECE_COSTS: usize = PIECE_BYTES + 2 * size_of::<BytesMut>();
+const PIECE_COSTS: usize = CUT_BYTES + 2 * size_of::<BytesMut>();
 /// What a value costs beside its pieces, in here and in the cache's tables.
 const EXTRA_BYTES: usize = 256;
-/// Of the memory such a part, or so much, is that of values that were left and are still copied, and of those that come in their stead.
+/// Of the memory such a part, or so much, or at least such a part, is that of values that were left and are still copied, and of those that come in their stead.
 const RESERVE_PARTS: u64 = 4;
-const RESERVE_BYTES_MAX: u64 = 1 << 20;
+const RESERVE_BYTES: u64 = 1 << 20;
+const RESERVE_PARTS_LEAST: u64 = 64;
 /// Such a part of the memory is that of what the cache's tables take beside.
 const EXTRA_PARTS: u64 = 32;
 /// Each part of the cache holds a few of the longest.
@@ -105,14 +108,14 @@ impl Stack {
         taken.extend(self.pieces.drain(self.pieces.len().saturating_sub(wanted)..));
         while taken.len() < count {
             if self.slab.is_empty() {
-                let pieces = self.left.min(SLAB_BYTES / PIECE_BYTES);
+                let pieces = self.left.min(SLAB_BYTES / CUT_BYTES);
                 if pieces == 0 {
                     return;
                 }
                 self.left -= pieces;
-                self.slab = BytesMut::zeroed(pieces * PIECE_BYTES);
+                self.slab = BytesMut::zeroed(pieces * CUT_BYTES);
             }
-            taken.push(self.slab.split_to(PIECE_BYTES));
+            taken.push(self.slab.split_to(CUT_BYTES));
         }
     }
 }
@@ -137,7 +140,7 @@ impl Pool {
     }
 
     fn give_back(&self, pieces: &mut Vec<BytesMut>) {
-        let first = pieces.first().map_or(0, |piece| piece.as_ptr().addr() / PIECE_BYTES);
+        let first = pieces.first().map_or(0, |piece| piece.as_ptr().addr() / CUT_BYTES);
         let free = (0..STACKS).find_map(|at| self.tried(first.wrapping_add(at)));
         // It is had for as long as it takes to move a few holders.
         let stack = free.or_else(|| Some(self.stack(first)?.lock().unwrap_or_else(PoisonError::into_inner)));
@@ -188,10 +191,10 @@ impl Longs {
         let count = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         let pieces_in = |bytes: u64| bytes / u64::try_from(PIECE_COSTS).unwrap_or(u64::MAX);
         let usable = bytes - bytes / EXTRA_PARTS;
-        let reserve = (bytes / RESERVE_PARTS).min(RESERVE_BYTES_MAX);
+        let reserve = (bytes / RESERVE_PARTS).min(RESERVE_BYTES.max(bytes / RESERVE_PARTS_LEAST));
         // More than all that is kept can have: what comes finds room before anything has left for it.
         let pieces = pieces_in(usable);
-        let longest = count(pieces_in(reserve)).saturating_mul(PIECE_BYTES);
+        let longest = count(pieces_in(reserve)).saturating_mul(CUT_BYTES);
         let bytes_max = BYTES_MAX.min(u32::try_from(longest).unwrap_or(u32::MAX));
         let options = OptionsBuilder::new()
             .shards(1 << (bytes / SHARD_BYTES_MIN).clamp(1, SHARDS_MAX).ilog2())
@@ -242,8 +245,8 @@ impl Longs {
             return;
         }
         let first = usize::try_from(name % 64).unwrap_or(0);
-        let Some(mut pieces) = self.pool.take(value.len().div_ceil(PIECE_BYTES), first) else { return };
-        for (piece, part) in pieces.iter_mut().zip(value.chunks(PIECE_BYTES)) {
+        let Some(mut pieces) = self.pool.take(value.len().div_ceil(CUT_BYTES), first) else { return };
+        for (piece, part) in pieces.iter_mut().zip(value.chunks(CUT_BYTES)) {
             piece.get_mut(..part.len()).into_iter().for_each(|piece| piece.copy_from_slice(part));
         }
         let Place { entry, at, hash, .. } = *place;
@@ -300,7 +303,7 @@ mod tests {
 
     fn free(pool: &Pool) -> usize {
         let stacks = pool.stacks.iter().map(|stack| stack.lock().unwrap());
-        stacks.map(|stack| stack.pieces.len() + stack.slab.len() / PIECE_BYTES + stack.left).sum()
+        stacks.map(|stack| stack.pieces.len() + stack.slab.len() / CUT_BYTES + stack.left).sum()
     }
 
     fn used(longs: &Longs) -> usize {

@@ -220,10 +220,8 @@ impl Values {
         }
         let volume = held.volume.as_ref().map_err(VaultError::to_string)?;
         let address = Address::new(place.entry.0, place.at);
-        let record = match directly {
-            true => volume.get_directly(&self.blocks, address),
-            false => volume.get(&self.blocks, address),
-        };
+        let record =
+            if directly { volume.get_directly(&self.blocks, address) } else { volume.get(&self.blocks, address) };
         let record = record.map_err(|error| error.to_string())?;
         let record = record.ok_or_else(|| format!("{} has nothing at {address}", volume.path().display()))?;
         let (bytes, range) = record.into_value();

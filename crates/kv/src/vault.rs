@@ -43,6 +43,7 @@ pub(crate) use choose::{Choice, Chooser, Front, Hours, Owed};
 pub(crate) use compact::{Answer, Answers, Asked, Compacted, Compaction, Horizon, Liveness, Source, compact, keep};
 pub(crate) use dead::Dead;
 pub(crate) use error::{OPENING, VaultError};
+pub(crate) use item::PIECE_BYTES as VALUE_PIECE_BYTES;
 pub(crate) use item::{Address, Body, Item, Record, Value, value_bytes};
 pub(crate) use raw::{Raw, items};
 pub(crate) use seal::Facts;

@@ -117,7 +117,8 @@ pub(super) fn rest(copy: &Path) -> Duration {
     Duration::from_millis(space(copy) * 1_000 / REST_BYTES)
 }
 
-/// All that a loaded store depends on: not how long clients run, nor what they do, nor whether they wait for the disk.
+/// All that a loaded store depends on: not how long clients run, nor what they do, nor whether they wait for the disk, nor what memory
+/// they have for values: none is read before the clock starts.
 fn how(case: &Case, store: &Named, memory_bytes: Option<u64>) -> Labels {
     let copies = if case.scenario.has_copies() { "each store has all keys" } else { "each key in one store" };
     let mut how = case.settings();

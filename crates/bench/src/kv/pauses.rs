@@ -130,7 +130,7 @@ impl Seen {
 }
 
 /// A file of one block, which has no name any more, past the page cache.
-#[expect(clippy::disallowed_methods, reason = "reads past the page cache, which no store of ours does")]
+#[expect(clippy::disallowed_methods, reason = "reads past the page cache, whatever the store does")]
 fn block_of_its_own(folder: &Path) -> io::Result<File> {
     let path = folder.join("pauses.tmp");
     let past_the_cache = OFlags::DIRECT.bits().cast_signed();

@@ -52,6 +52,7 @@ pub struct Counting {
 #[derive(Debug)]
 struct Counted {
     file: Arc<dyn File>,
+    direct: bool,
     reads: Arc<Reads>,
 }
 
@@ -63,7 +64,11 @@ impl Disk for Counting {
     fn open(&self, path: &Path, open: Open) -> io::Result<Arc<dyn File>> {
         let file = self.disk.open(path, open)?;
         let is_counted = path.parent() == Some(Path::new(self.folder));
-        Ok(if is_counted { Arc::new(Counted { file, reads: Arc::clone(&self.reads) }) } else { file })
+        Ok(if is_counted {
+            Arc::new(Counted { file, direct: open.direct, reads: Arc::clone(&self.reads) })
+        } else {
+            file
+        })
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -93,7 +98,7 @@ impl File for Counted {
     }
 
     fn is_direct(&self) -> bool {
-        self.file.is_direct()
+        self.direct && self.file.is_direct()
     }
 
     fn read_at(&self, at: u64, buffer: &mut [u8]) -> io::Result<usize> {
