@@ -35,7 +35,7 @@ fn said(what: &'static str) -> impl Fn(fjall::Error) -> BenchError {
 impl Fjall {
     fn open(setup: &Setup) -> Result<Self, BenchError> {
         let database = Database::builder(&setup.folder)
-            .cache_size(setup.whole_cache_bytes())
+            .cache_size(setup.cache_bytes)
             .journal_compression(CompressionType::None)
             .worker_threads(THREADS)
             .open()

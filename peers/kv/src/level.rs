@@ -121,7 +121,7 @@ impl Level {
     fn open(setup: &Setup) -> Result<Self, BenchError> {
         let name =
             CString::new(setup.folder.to_string_lossy().into_owned()).map_err(|error| failed("leveldb", error))?;
-        let cache_bytes = usize::try_from(setup.whole_cache_bytes()).unwrap_or(usize::MAX);
+        let cache_bytes = usize::try_from(setup.cache_bytes).unwrap_or(usize::MAX);
         // SAFETY: makers without arguments that matter; cache and filter stay ours and outlive the database.
         let (options, cache, filter, write, read) = unsafe {
             let options = leveldb_options_create();

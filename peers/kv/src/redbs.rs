@@ -30,7 +30,7 @@ fn said<E: std::fmt::Display>(what: &'static str) -> impl Fn(E) -> BenchError {
 
 impl Redb {
     fn open(setup: &Setup) -> Result<Self, BenchError> {
-        let cache = usize::try_from(setup.whole_cache_bytes()).unwrap_or(usize::MAX);
+        let cache = usize::try_from(setup.cache_bytes).unwrap_or(usize::MAX);
         let database = Database::builder()
             .set_cache_size(cache)
             .create(setup.folder.join("race.redb"))

@@ -147,7 +147,7 @@ impl Rocks {
     fn open(setup: &Setup, blobs: bool) -> Result<Self, BenchError> {
         let name =
             CString::new(setup.folder.to_string_lossy().into_owned()).map_err(|error| failed("rocksdb", error))?;
-        let cache_bytes = usize::try_from(setup.whole_cache_bytes()).unwrap_or(usize::MAX);
+        let cache_bytes = usize::try_from(setup.cache_bytes).unwrap_or(usize::MAX);
         // SAFETY: makers without arguments that matter; every pointer is used below as the library's header has it, the policy belongs to the
         // table's options from then on, and the options copy the table's.
         let (options, cache, write, read) = unsafe {

@@ -270,7 +270,7 @@ impl Default for Given {
             rate: None,
             disk_iops: 120.0,
             cache_bytes: 128 << 20,
-            value_cache_bytes: 0,
+            value_cache_bytes: 896 << 20,
             segment_bytes: 16 << 20,
             audit_keys: 100_000,
             seed: 1,
@@ -336,7 +336,8 @@ impl Given {
             rate: self.rate,
             disk_iops: (scenario == Scenario::KvSlow).then_some(self.disk_iops),
             cache_bytes: self.cache_bytes,
-            value_cache_bytes: self.value_cache_bytes,
+            // Short ones are kept beside their rows.
+            value_cache_bytes: if memory { 0 } else { self.value_cache_bytes },
             segment_bytes: self.segment_bytes,
             audit_keys: self.audit_keys,
             seed: self.seed,
@@ -373,8 +374,9 @@ mod tests {
             cases.iter().map(|it| (it.scenario, it.sync, it.clients, it.value_bytes, it.stores)).collect();
         assert_eq!(told, [(Scenario::KvSync, true, 45, 8_192, 1), (Scenario::KvNosync, false, 45, 8_192, 1)]);
         assert!(cases.iter().all(|case| !case.preload && case.disk_iops.is_none()));
-        let slow =
-            Given { scenarios: vec![Scenario::KvSlow, Scenario::MemoryPut], keys: 1, ..Given::default() }.cases();
+        let scenarios = vec![Scenario::KvSlow, Scenario::MemoryPut];
+        let slow = Given { scenarios, keys: 1, value_cache_bytes: 9, ..Given::default() }.cases();
+        assert_eq!(slow.iter().map(|case| case.value_cache_bytes).collect::<Vec<_>>(), [9, 9, 0], "of long values");
         assert_eq!(slow.iter().map(|case| case.disk_iops).collect::<Vec<_>>(), [Some(120.0), Some(120.0), None]);
         assert!(slow[0].keys >= 45 * 4, "clients find keys that nobody else is writing");
         assert!(slow[2].preload && slow[2].value_bytes == 64 && slow[2].clients == 2);

@@ -17,20 +17,12 @@ pub struct Setup {
     pub sync: bool,
     /// Memory that it may keep blocks in, where it has a cache of its own.
     pub cache_bytes: u64,
-    /// And memory that it may keep values in, in a cache of its own for them or in that of blocks: [`Setup::whole_cache_bytes`].
+    /// And memory that it may keep values in that it reads past the page cache. Whoever reads them through that one has the same memory there.
     pub value_cache_bytes: u64,
     /// Bytes of a segment, where the race may say so: as `assent serve` sets its own store's, 16 MiB.
     pub segment_bytes: u64,
     /// A disk that takes so many turns a second.
     pub disk_iops: Option<f64>,
-}
-
-impl Setup {
-    /// Memory for who keeps values and blocks in one cache.
-    #[must_use]
-    pub const fn whole_cache_bytes(&self) -> u64 {
-        self.cache_bytes.saturating_add(self.value_cache_bytes)
-    }
 }
 
 /// One write.

@@ -9,6 +9,9 @@ use clap::Args;
 
 use crate::bench::keep::Keep;
 
+/// A store refuses more.
+const VALUE_CACHE_MIB_MAX: u64 = 1 << 20;
+
 #[derive(Args, Clone, Debug)]
 pub(crate) struct BenchKv {
     /// Workloads: kv-sync, kv-nosync, kv-put, kv-parallel, kv-slow, kv-head, kv-headput, kv-scan, kv-compact, kv-index; small values in
@@ -58,9 +61,10 @@ pub(crate) struct BenchKv {
     /// MiB of it that a store may use as its own cache of blocks, where it has one.
     #[arg(long, default_value_t = 128, value_name = "MIB")]
     pub(crate) cache: u64,
-    /// MiB more that it may keep values in: ours in a cache of its own, which it reads past the page cache for; others in their one cache.
-    #[arg(long, default_value_t = 0, value_name = "MIB")]
-    pub(crate) value_cache: u64,
+    /// MiB more of it that ours keeps long values in, which it reads past the page cache then; others have the same memory as page cache. Seven
+    /// twelfths of `--memory` if not given.
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(..=VALUE_CACHE_MIB_MAX))]
+    pub(crate) value_cache: Option<u64>,
     /// MiB of a segment of ours and of the floor; 16 is what `assent serve` has.
     #[arg(long, default_value_t = 16, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1_024))]
     pub(crate) segment: u64,
@@ -172,11 +176,15 @@ impl BenchKv {
             rate: self.rate,
             disk_iops: self.disk_iops,
             cache_bytes: self.cache << 20,
-            value_cache_bytes: self.value_cache << 20,
+            value_cache_bytes: self.value_cache_mib() << 20,
             segment_bytes: self.segment << 20,
             audit_keys: self.audit,
             seed: self.seed,
         }
+    }
+
+    fn value_cache_mib(&self) -> u64 {
+        self.value_cache.unwrap_or((self.memory / 12 * 7).min(VALUE_CACHE_MIB_MAX))
     }
 
     /// The limit of memory, where one is asked for.
@@ -235,10 +243,20 @@ mod tests {
             "--go-on",
             "--loads kept",
             "--audit 0",
+            "--value-cache 1048577",
             "-s --json",
             "nonsense",
         ] {
             assert!(parse(wrong).is_err(), "{wrong}");
+        }
+        for (words, mib) in [
+            ("", 896),
+            ("--memory 0", 0),
+            ("--memory 18446744073709551615", 1 << 20),
+            ("--value-cache 7", 7),
+            ("--memory 3072 --value-cache 0", 0),
+        ] {
+            assert_eq!(parse(words).unwrap().value_cache_mib(), mib, "{words}");
         }
         assert_eq!(parse("cell").unwrap().verb, Some(Verb::Cell));
     }
