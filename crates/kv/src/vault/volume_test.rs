@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use assent_ids::Xid;
 use assent_kind::Kind;
 use assent_runs::{AtOnce, Go, Pace};
-use assent_sim::{Call, Fault, Operation, Rng, SimDisk};
+use assent_sim::{Call, Fault, Operation, Rng, SimDisk, Watch, WatchedDisk};
 use assent_world::{Access, Disk, Open, read_exact_at, write_all_at};
 use proptest::prelude::{Strategy, any};
 use xxhash_rust::xxh3::xxh3_64;
@@ -343,6 +343,29 @@ fn what_cannot_be_written_back_fails_the_volume_and_no_more_than_a_mebibyte_is_o
         };
         assert!((waits == 0 || fails(waits)) && !fails(waits + 1), "{values_of_100_000} values, {waits} waits");
     }
+}
+
+/// Writes that begin within a block of the file, as it was before them.
+#[derive(Debug)]
+struct Ragged(SimDisk, AtomicU64);
+
+impl Watch for Ragged {
+    fn begins(&self, path: &Path, operation: Operation) {
+        let file = self.0.open(path, Open { access: Access::Read, direct: false }).unwrap();
+        let is_ragged = operation == Operation::Write && !file.size().unwrap().is_multiple_of(4096);
+        self.1.fetch_add(u64::from(is_ragged), Ordering::Relaxed);
+    }
+}
+
+/// The disk writes a block as a whole: what is given to it in parts it may write twice.
+#[test]
+fn no_block_is_given_to_the_disk_in_parts_but_the_first_whose_seal_comes_last() {
+    let (sim, _) = sim();
+    let watch = Arc::new(Ragged(sim.clone(), AtomicU64::new(0)));
+    let disk = WatchedDisk::new(sim, Arc::clone(&watch));
+    let facts = write(&disk, &sample(&values(&[100_000; 20]))).unwrap();
+    assert!(facts.bytes > 2_000_000 && !facts.bytes.is_multiple_of(4096));
+    assert_eq!(watch.1.load(Ordering::Relaxed), 1);
 }
 
 #[test]

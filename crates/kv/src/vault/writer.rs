@@ -122,7 +122,7 @@ impl<'a> VolumeWriter<'a> {
         let bytes = self.place() + bytes(BLOCK_BYTES);
         self.facts = Facts { as_of, top_bytes, blocks, bytes, cell_bytes, ..self.facts };
         self.buffer.extend_from_slice(&self.facts.lay(false));
-        self.flush()?;
+        self.flush(self.buffer.len())?;
         let file = &*self.file;
         file.sync_all(FILE).map_err(|error| VaultError::disk("syncing", &self.path, &error))?;
         // Behind the sync: who finds this block knows that what is damaged was whole once, and is not half a file of a power cut.
@@ -150,13 +150,18 @@ impl<'a> VolumeWriter<'a> {
     }
 
     fn flush_if_full(&mut self) -> Result<(), VaultError> {
-        if self.buffer.len() >= PACE_BYTES { self.flush() } else { Ok(()) }
+        if self.buffer.len() < PACE_BYTES {
+            return Ok(());
+        }
+        // A block that is not full yet waits: the disk would write it twice.
+        self.flush(self.buffer.len() / BLOCK_BYTES * BLOCK_BYTES)
     }
 
-    fn flush(&mut self) -> Result<(), VaultError> {
-        let written = write_all_at(&*self.file, self.at, &self.buffer);
+    /// So many of the buffer's bytes.
+    fn flush(&mut self, count: usize) -> Result<(), VaultError> {
+        let written = write_all_at(&*self.file, self.at, self.buffer.get(..count).unwrap_or_default());
         written.map_err(|error| VaultError::disk("writing", &self.path, &error))?;
-        let length = bytes(self.buffer.len());
+        let length = bytes(count);
         let gone = (self.at + length).saturating_sub(WRITE_BACK_BYTES_MAX).max(self.written_back);
         // What is said of it here no sync says again.
         let went = self.file.begin_write_back(self.at, length);
@@ -166,7 +171,7 @@ impl<'a> VolumeWriter<'a> {
         };
         went.map_err(|error| VaultError::disk("syncing", &self.path, &error))?;
         (self.at, self.written_back) = (self.at + length, gone);
-        self.buffer.clear();
+        self.buffer.drain(..count);
         match self.pace.wrote(length) {
             Go::On => Ok(()),
             Go::Stop => Err(VaultError::Stopped),
