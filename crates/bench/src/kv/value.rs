@@ -18,6 +18,9 @@ pub const HEAD_BYTES: usize = 40;
 /// The largest value.
 pub const VALUE_BYTES_MAX: usize = 1 << 20;
 const POOL_BYTES: usize = 4 << 20;
+/// Short bodies are cut from its beginning, which a processor keeps at hand: to fetch one would else cost the cell more than many a store's call.
+const SHORT_BYTES: usize = 1 << 10;
+const SHORT_POOL_BYTES: usize = 256 << 10;
 const HASHED: usize = 32;
 
 const _: () = assert!(VALUE_BYTES_MAX * 2 <= POOL_BYTES, "a body of any length has many places in the pool");
@@ -51,7 +54,8 @@ impl Pool {
     /// Lays a value of `bytes` bytes, at least [`HEAD_BYTES`].
     pub fn lay(&self, head: Head, bytes: usize, into: &mut Vec<u8>) {
         let body = bytes.saturating_sub(HEAD_BYTES);
-        let places = u64::try_from(POOL_BYTES - body.min(VALUE_BYTES_MAX)).unwrap_or(1);
+        let pool = if body < SHORT_BYTES { SHORT_POOL_BYTES } else { POOL_BYTES };
+        let places = u64::try_from(pool - body.min(VALUE_BYTES_MAX)).unwrap_or(1);
         let at = usize::try_from(mixed(head.key ^ mixed(head.version)) % places).unwrap_or(0);
         let body = self.noise.get(at..at + body).unwrap_or_default();
         into.clear();
@@ -136,5 +140,18 @@ mod tests {
         let mut seen = [0_u32; 256];
         one[HEAD_BYTES..].iter().for_each(|byte| seen[usize::from(*byte)] += 1);
         assert!(seen.iter().all(|count| (5..80).contains(count)), "{seen:?}");
+    }
+
+    #[test]
+    fn short_bodies_differ_too_and_are_cut_from_what_a_processor_keeps() {
+        let (pool, mut value) = (Pool::new(1), Vec::new());
+        let mut bodies = std::collections::BTreeSet::new();
+        for version in 0..1000 {
+            pool.lay(Head { key: 1, version, indexed: 0 }, 64, &mut value);
+            let (_, body) = value.split_at(HEAD_BYTES);
+            assert!(pool.noise[..SHORT_POOL_BYTES].windows(body.len()).any(|piece| piece == body), "version {version}");
+            bodies.insert(body.to_vec());
+        }
+        assert!(bodies.len() > 990, "{}", bodies.len());
     }
 }
