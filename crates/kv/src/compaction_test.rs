@@ -8,6 +8,7 @@ use assent_journal::{Config as Settings, Journal, Log};
 use assent_runs::AtOnce;
 use assent_sim::{SimClock, SimDice, SimDisk};
 
+use crate::config::LEVEL0_RUNS;
 use crate::{Config, Durability, Kv};
 
 const DURABLE: Durability = Durability::Durable;
@@ -32,14 +33,14 @@ fn store() -> Kv {
     Kv::open(log, disk, Arc::new(SimClock::new()), Path::new("kv"), config).unwrap()
 }
 
-/// Sixty keys, behind two checkpoints, and all that stands before the last one in whole segments.
+/// Sixty keys, behind all but one of the checkpoints that make a merge due, and all that stands before the last one in whole segments.
 fn with_keys() -> Kv {
     let kv = store();
     (0..60_u64).for_each(|key| _ = kv.put(0, &key.to_be_bytes(), &[1; 400], DURABLE).unwrap());
     while kv.shared.log.end().0 < 4 * 4 * 4096 {
         kv.put(1, b"", &[2; 400], DURABLE).unwrap();
     }
-    for _ in 0..3 {
+    for _ in 1..LEVEL0_RUNS {
         kv.put(1, b"", &[3; 400], DURABLE).unwrap();
         kv.checkpoint().unwrap();
     }

@@ -22,6 +22,8 @@ pub(crate) const ROW_BYTES: u64 = 192;
 pub(crate) const PREPARED_ROWS_BYTES_MAX: u64 = 1 << 30;
 /// What the ledger's memory may take. Never reached: what is published fits, for the doors have counted it.
 const LEDGER_BYTES_MAX: u64 = 5 << 30;
+/// Files at the ledger's first level that are merged together: each merge writes what it meets below again, and fewer of them do so less often.
+pub(crate) const LEVEL0_RUNS: u32 = 6;
 /// Four volumes of the least size, and the journal of one checkpoint, which no compaction may take before it: a store of less than 160 MiB would be
 /// rewritten again and again for less. `RocksDB` holds four files of 64 MiB before it merges any, `LevelDB` some 30 MiB in all.
 const SPACE_ROOM_BYTES_MIN: u64 = 64 << 20;
@@ -128,7 +130,7 @@ impl Default for Config {
             readers_per_processor: 6,
             fold_bytes: 32 << 20,
             checkpoint_bytes: 64 << 20,
-            memory_bytes: 16 << 20,
+            memory_bytes: 24 << 20,
             level_bytes: 32 << 20,
             background_bytes_per_second: 0,
             cache_bytes: 64 << 20,
@@ -215,6 +217,7 @@ impl Config {
             rows_bytes,
             memory_bytes_max,
             memory_bytes_kept,
+            level0_runs: LEVEL0_RUNS,
             level1_bytes: self.level_bytes,
             run_bytes: defaults.run_bytes.min(self.level_bytes / 4),
             ..defaults

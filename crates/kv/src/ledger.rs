@@ -31,6 +31,7 @@ use crate::record::{Effect, Metadata, Place};
 use crate::rows::{Laid, head, laid, place, split};
 use crate::space::Space;
 use crate::tally::{Clerk, Unknown, laid_bytes};
+use crate::throttle::Flushes;
 use crate::time::Time;
 use crate::vault::{Accounts, Asked, Compacted, Dead, VaultError};
 use crate::view::View;
@@ -110,6 +111,7 @@ pub(crate) struct Ledger {
     pub(crate) space: Space,
     /// What level 0 of its files may hide.
     pub(crate) unknown: Unknown,
+    pub(crate) flushes: Flushes,
 }
 
 /// What the next note will say.
@@ -219,6 +221,7 @@ impl Ledger {
             time: OnceLock::new(),
             space: Space::default(),
             unknown,
+            flushes: Flushes::default(),
         }
     }
 

@@ -33,7 +33,7 @@ const REST_TURNS_MAX: u32 = 600;
 const LEVEL0_RUNS_MAX: u32 = 64;
 
 /// From so many on merges have three turns of four: four more runs, and writers begin to wait. One merge takes all of them.
-const LEVEL0_RUNS_URGENT: u32 = 8;
+const LEVEL0_RUNS_URGENT: u32 = 10;
 
 /// Counts of what was written out.
 #[derive(Clone, Copy, Debug, Default)]
@@ -197,7 +197,7 @@ impl Kv {
         let (shared, Config { background_bytes_per_second, .. }) = (Arc::clone(&self.shared), self.config);
         let rest = move || {
             let debt = shared.ledger.space.debt(shared.log.end().0, || shared.time.clock().now());
-            throttle::rest(debt.bytes, debt.volume)
+            throttle::rest(shared.ledger.flushes.between(shared.time.clock().now()), debt.bytes, debt.volume)
         };
         Throttle::new(self.shared.time.clock().clone(), background_bytes_per_second, is_stopped, rest)
     }
@@ -323,6 +323,7 @@ impl Kv {
             if !self.shared.ledger.flush(&*self.shared.log)? {
                 break;
             }
+            self.shared.ledger.flushes.one_more(self.shared.time.clock().now());
             // It may have made a merge due: a processor that waits for the next turn is lost to the writers, who have less later.
             self.wanted.tell();
         }

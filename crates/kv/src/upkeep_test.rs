@@ -9,6 +9,7 @@ use assent_world::{Clock, RealClock};
 
 use super::*;
 use crate::Durability;
+use crate::config::LEVEL0_RUNS;
 use crate::space::Look;
 use crate::vault::Owed;
 
@@ -65,11 +66,31 @@ fn who_writes_while_dead_values_are_too_much_wakes_who_works_and_who_compacts_wa
     assert!(slept(Duration::from_secs(60)) < Duration::from_secs(30) && space.was_told());
 }
 
+#[test]
+fn who_works_rests_longer_while_memory_is_seldom_written_out() {
+    let kv = store(Config::default());
+    let clock = kv.shared.time.clock();
+    let rests = || {
+        let from = clock.now();
+        kv.throttle(|| false).wrote(1);
+        clock.now().since(from).as_micros()
+    };
+    assert_eq!(rests(), 16_000);
+    let writes_out = |key| {
+        put(&kv, key, 10);
+        kv.checkpoint().unwrap();
+    };
+    (1..=2).for_each(writes_out);
+    assert_eq!(rests(), 250);
+    clock.sleep(Duration::from_millis(4096));
+    assert_eq!(rests(), 4000);
+}
+
 /// With four thousand keys at the second level of the ledger.
 fn with_keys(disk: &SimDisk, log_size: u64, cache_bytes: u64, bytes: usize) -> Kv {
     let kv = open(disk, log_size, Config { cache_bytes, ..Config::default() });
     (0..4000).for_each(|key| put(&kv, key, bytes));
-    for part in 0..4 {
+    for part in 0..LEVEL0_RUNS.into() {
         put(&kv, part, bytes);
         kv.checkpoint().unwrap();
     }
@@ -78,10 +99,10 @@ fn with_keys(disk: &SimDisk, log_size: u64, cache_bytes: u64, bytes: usize) -> K
     kv
 }
 
-/// And four small files at the first.
+/// And as many small files at the first as are merged together.
 fn with_small_files(cache_bytes: u64) -> Kv {
     let kv = with_keys(&SimDisk::new(), 9 * 4096, cache_bytes, 1100);
-    for part in 0..4 {
+    for part in 0..LEVEL0_RUNS.into() {
         (0..10).for_each(|key| put(&kv, 10 * part + key, 1100));
         kv.checkpoint().unwrap();
     }
@@ -125,7 +146,7 @@ fn what_is_superseded_is_known_of_a_ledger_beyond_its_cache_too_and_behind_a_res
         disk.kill();
         let kv = open(&disk, 4 << 20, Config { cache_bytes, ..Config::default() });
         assert_eq!(known(&kv), found);
-        for part in 0..4 {
+        for part in 0..LEVEL0_RUNS.into() {
             put(&kv, 8000 + part, bytes);
             kv.checkpoint().unwrap();
         }

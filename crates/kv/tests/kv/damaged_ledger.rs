@@ -33,7 +33,7 @@ fn writers_go_on_for_ever_beside_a_damaged_file_of_the_ledger() {
     let bytes = |path: &PathBuf| disk.open(path, Open { access: Access::Read, direct: false }).unwrap().size().unwrap();
     assert!(flip(&disk, &runs.max_by_key(bytes).unwrap(), 512));
     let kv = opened(&disk).unwrap();
-    let (mut lost, mut said) = (0, None);
+    let (mut lost, mut said, mut on_disk) = (0, None, Vec::new());
     for round in 0..100_u64 {
         for number in 0..30 {
             let value = round.to_le_bytes().repeat(60);
@@ -43,6 +43,7 @@ fn writers_go_on_for_ever_beside_a_damaged_file_of_the_ledger() {
         for _ in 0..30 {
             kv.work(&AtOnce);
         }
+        on_disk.push(kv.stats().value_bytes_on_disk);
     }
     for number in 0..600 {
         match kv.get(0, &key(number)) {
@@ -59,5 +60,7 @@ fn writers_go_on_for_ever_beside_a_damaged_file_of_the_ledger() {
     assert_eq!(facts.runs_unreadable, 1);
     let stats = kv.stats();
     assert!(lost > 0 && lost < 600 && stats.merges_failed > 0, "{lost} lost: {said:?}; {stats:?}");
-    assert!(stats.compactions > 0 && stats.value_bytes_on_disk < 500_000, "{stats:?}");
+    // Of what files at the first level supersede more lies there from merge to merge.
+    let least = on_disk.iter().rev().take(10).min();
+    assert!(stats.compactions > 0 && least < Some(&470_000), "{on_disk:?}, {stats:?}");
 }
