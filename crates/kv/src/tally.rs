@@ -20,13 +20,15 @@ use crate::note;
 use crate::record::Place;
 use crate::rows::{Booked, booked, expiry, place};
 use crate::time::{Time, is_over};
-use crate::vault::{Accounts, Booking, Dead, VaultError, value_bytes};
+use crate::vault::{Accounts, Address, Booking, Dead, VaultError, value_bytes};
 
 /// Of a larger value a compaction's look-up costs little beside the rest.
 const DEAD_BYTES: u64 = 1 << 10;
 /// What is known to be dead takes such a part of what the ledger's memory may, and no more than so many bytes: those of sixteen segments.
 const DEAD_PARTS: u64 = 8;
 const DEAD_BYTES_MAX: u64 = 2 << 20;
+/// So many are noted at once.
+const LEAVING: usize = 16;
 
 /// Flushes of whose rows not each was looked up for what it supersedes, as far as they may be at level 0.
 #[derive(Debug, Default)]
@@ -90,6 +92,7 @@ impl Owner for Clerk<'_> {
             goes: [0; 2],
             booking,
             dead,
+            leaving: Vec::with_capacity(LEAVING),
             // Nothing is dead where nothing is ever compacted.
             looks: self.log.stretch_bytes().map(|_| looks),
             before: None,
@@ -154,8 +157,9 @@ struct Count<'a> {
     goes: [u64; 2],
     /// The same, by where they stand.
     booking: Booking,
-    /// What leaves, as far as a look-up of it costs much beside the value.
+    /// What leaves, as far as a look-up of it costs much beside the value; the last few are noted together.
     dead: Dead,
+    leaving: Vec<Address>,
     /// Of which rows of a flush it is looked up what they supersede; and what the files had when it began.
     looks: Option<Looks>,
     before: Option<InOrder>,
@@ -229,7 +233,11 @@ impl Tally for Count<'_> {
         });
         // What expires may leave because it has: then it may hide something, and is not dead for who compacts.
         if let Some((booked, _)) = left.filter(|(booked, laid)| !booked.expires && *laid < DEAD_BYTES) {
-            self.dead.note(booked.address);
+            self.leaving.push(booked.address);
+            if self.leaving.len() == LEAVING {
+                self.dead.note_all(&self.leaving);
+                self.leaving.clear();
+            }
         }
     }
 
@@ -267,6 +275,7 @@ impl Tally for Count<'_> {
             notes.first_broken.get_or_insert(broken);
         }
         notes.committed(accounts);
+        self.dead.note_all(&self.leaving);
         notes.dead.add(self.dead);
         while notes.closed.front().is_some_and(|moment| moment.end <= self.applied) {
             notes.durable = notes.closed.pop_front().unwrap_or_default();

@@ -294,6 +294,11 @@ impl Memtable {
         true
     }
 
+    /// Fetches what will be asked for these keys into the processor's cache, all of it at once: one by one each would be waited for.
+    pub(crate) fn fetch<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
+        self.places.fetch(keys.map(|key| self.places.hash(key)));
+    }
+
     /// Puts a node over the older ones of its key. Whether it is the newest; else it stands behind those that are newer.
     fn stands_over(&self, newest: u64, node: Node<'_>, at: u64) -> bool {
         let is_newer = |place: u64| self.node(place).is_some_and(|other| other.seq() > node.seq());

@@ -89,6 +89,13 @@ impl Places {
         }
     }
 
+    /// Looks at the slots where keys of these hashes would be. Nothing is found by it: they are in the processor's cache then.
+    pub(crate) fn fetch(&self, hashes: impl Iterator<Item = u64>) {
+        let Some(table) = self.table() else { return };
+        let slots = hashes.filter_map(|hash| table.get(first(table, hash))).map(|slot| slot.load(Ordering::Relaxed));
+        std::hint::black_box(slots.fold(0, |all, slot| all ^ slot));
+    }
+
     /// The key of this hash stands here from now on; `is_it` says which slot of the same hash is that key's. `takes_over` is told the
     /// place where it stood (0: nowhere), and may leave it so. One writer at a time.
     pub(crate) fn put(&self, hash: u64, place: u64, is_it: impl Fn(u64) -> bool, takes_over: impl FnOnce(u64) -> bool) {
@@ -158,11 +165,15 @@ const fn tag(hash: u64) -> u64 {
     hash & !PLACE_MAX
 }
 
+/// Where to look for it first: the uppermost bits, those that chance decides.
+fn first(table: &Table, hash: u64) -> usize {
+    usize::try_from(hash >> (64 - table.len().ilog2())).unwrap_or(0) & (table.len() - 1)
+}
+
 /// The slot of a key, or the free one that would be it; none if all are taken by others.
 fn probe(table: &Table, hash: u64, is_it: impl Fn(u64) -> bool) -> Option<(&AtomicU64, u64)> {
     let mask = table.len() - 1;
-    // The uppermost bits: those that chance decides.
-    let mut at = usize::try_from(hash >> (64 - table.len().ilog2())).unwrap_or(0) & mask;
+    let mut at = first(table, hash);
     for _ in 0..table.len() {
         let slot = table.get(at)?;
         let value = slot.load(Ordering::Acquire);

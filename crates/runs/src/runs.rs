@@ -41,6 +41,9 @@ use crate::version::{Files, Frozen, Levels, Seen, Version, Wanted};
 use crate::view::{Found, View, found};
 use crate::{Config, KEY_BYTES_MAX, RunsError, VALUE_BYTES_MAX};
 
+/// So many changes of a batch have their places fetched together.
+const FETCHED: usize = 16;
+
 /// Calls of [`Runs::order`] for which a walk is remembered.
 pub(crate) const ORDERED_TURNS: u32 = 100;
 
@@ -186,8 +189,11 @@ impl Runs {
         let bytes: u64 = entries(changes, seq).map(|entry| laid_bytes_max(entry.key, entry.value)).sum();
         let roomy = self.make_room(&now, bytes + erased)?;
         let version = roomy.as_ref().unwrap_or(&now);
-        for entry in entries(changes, seq) {
-            if !version.active.insert(&entry) {
+        for part in changes.chunks(FETCHED) {
+            if part.len() > 1 {
+                version.active.fetch(entries(part, seq).map(|entry| entry.key));
+            }
+            if !entries(part, seq).all(|entry| version.active.insert(&entry)) {
                 // Room was counted before; half a batch must never be seen.
                 return Err(self.close("a memtable has less room than it promised".to_owned()));
             }

@@ -16,22 +16,23 @@ pub(crate) struct Sorted {
     table: Arc<Memtable>,
     nodes: Vec<Fronted>,
     at: usize,
-    /// Nodes before are in the processor's cache.
+    /// Nodes before are in the processor's cache; the last one that was shown had so many words.
     touched: usize,
+    words: usize,
     /// The key that was shown last, and what it is padded with.
     key: Vec<u8>,
     key_bytes: usize,
     value: Vec<u8>,
 }
 
-/// So many nodes are fetched at once, and of each the first two lines.
+/// So many nodes are fetched at once, and of each the first two lines and the one in which it ends if it is as long as the one before.
 const TOUCHED: usize = 16;
 const LINE_WORDS: usize = 8;
 
 impl Sorted {
     /// Of nodes in order.
     pub(super) const fn new(table: Arc<Memtable>, nodes: Vec<Fronted>) -> Self {
-        Self { table, nodes, at: 0, touched: 0, key: Vec::new(), key_bytes: 0, value: Vec::new() }
+        Self { table, nodes, at: 0, touched: 0, words: 0, key: Vec::new(), key_bytes: 0, value: Vec::new() }
     }
 
     /// The newest entry of the next key.
@@ -43,9 +44,9 @@ impl Sorted {
         while self.is_front_before() && self.here()?.key_order(self.key.get(..self.key_bytes)?) == Ordering::Equal {
             self.at += 1;
         }
-        let Self { table, nodes, at, key, key_bytes, value, .. } = self;
+        let Self { table, nodes, at, words, key, key_bytes, value, .. } = self;
         let node = nodes.get(*at).and_then(|(_, place)| table.node(*place))?;
-        *at += 1;
+        (*at, *words) = (*at + 1, node.sizes().words());
         *key_bytes = node.lay_key(key);
         let value_bytes = node.lay_value(value);
         let value = value_bytes.and_then(|bytes| value.get(..bytes));
@@ -55,8 +56,10 @@ impl Sorted {
     /// Fetches what comes next into the processor's cache, all of it at once: one by one each would be waited for.
     fn touch(&mut self) {
         let ahead = self.nodes.get(self.at..).unwrap_or_default().iter().take(TOUCHED);
-        let words =
-            ahead.filter_map(|(_, place)| self.table.node(*place)).map(|node| node.word(0) ^ node.word(LINE_WORDS));
+        let last = self.words.saturating_sub(1);
+        let words = ahead
+            .filter_map(|(_, place)| self.table.node(*place))
+            .map(|node| node.word(0) ^ node.word(LINE_WORDS) ^ node.word(last));
         std::hint::black_box(words.fold(0, |all, word| all ^ word));
         self.touched = self.at + TOUCHED;
     }
