@@ -196,8 +196,12 @@ impl Kv {
     pub fn throttle(&self, is_stopped: impl Fn() -> bool + Send + Sync + 'static) -> Throttle {
         let (shared, Config { background_bytes_per_second, .. }) = (Arc::clone(&self.shared), self.config);
         let rest = move || {
-            let debt = shared.ledger.space.debt(shared.log.end().0, || shared.time.clock().now());
-            throttle::rest(shared.ledger.flushes.between(shared.time.clock().now()), debt.bytes, debt.volume)
+            let (ledger, now) = (&shared.ledger, || shared.time.clock().now());
+            let debt = ledger.space.debt(shared.log.end().0, now);
+            // Somebody has no room, or reads go through many files.
+            let is_urgent = ledger.space.no_room.refused().is_some() || ledger.debt().level0_runs >= LEVEL0_RUNS_URGENT;
+            let between = if is_urgent { Duration::ZERO } else { ledger.flushes.between(now()) };
+            throttle::rest(between, debt.bytes, debt.volume)
         };
         Throttle::new(self.shared.time.clock().clone(), background_bytes_per_second, is_stopped, rest)
     }

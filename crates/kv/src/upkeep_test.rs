@@ -84,6 +84,16 @@ fn who_works_rests_longer_while_memory_is_seldom_written_out() {
     assert_eq!(rests(), 250);
     clock.sleep(Duration::from_millis(4096));
     assert_eq!(rests(), 4000);
+    kv.hears_of_room(assent_kind::Kind::Full);
+    assert_eq!(rests(), 250, "somebody is refused");
+    kv.shared.ledger.space.no_room.ended(kv.shared.ledger.published().0);
+    assert_eq!(rests(), 4004);
+    (3..LEVEL0_RUNS_URGENT.into()).for_each(writes_out);
+    clock.sleep(Duration::from_secs(60));
+    assert_eq!(rests(), 16_000);
+    writes_out(0);
+    clock.sleep(Duration::from_secs(60));
+    assert_eq!(rests(), 250, "a read goes through many files");
 }
 
 /// With four thousand keys at the second level of the ledger.

@@ -18,7 +18,7 @@ pub const HEAD_BYTES: usize = 40;
 /// The largest value.
 pub const VALUE_BYTES_MAX: usize = 1 << 20;
 const POOL_BYTES: usize = 4 << 20;
-/// Short bodies are cut from its beginning, which a processor keeps at hand: to fetch one would else cost the cell more than many a store's call.
+/// Short bodies are cut from its beginning, which a processor keeps at hand: each would else be a miss of its cache, whatever the store.
 const SHORT_BYTES: usize = 1 << 10;
 const SHORT_POOL_BYTES: usize = 256 << 10;
 const HASHED: usize = 32;
